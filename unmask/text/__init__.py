@@ -1,0 +1,1 @@
+"""From text to token shards. Nothing here imports torch."""
