@@ -13,7 +13,11 @@ class UnmaskError(Exception):
         self.what, self.where, self.do = what, where, do
 
     def __str__(self) -> str:
-        return "\n".join(part for part in (self.what, self.where and f"  where: {self.where}", self.do and f"  do: {self.do}") if part)
+        return "\n".join(
+            part
+            for part in (self.what, self.where and f"  where: {self.where}", self.do and f"  do: {self.do}")
+            if part
+        )
 
 
 class DamagedError(UnmaskError):

@@ -1,0 +1,131 @@
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from made_up import VOCABULARY, MadeUpSource, numbered_documents
+
+from unmask.config import Blocks, Documents, Examples, FullSentences, Pairs
+from unmask.randomness import generator
+from unmask.text.examples import Pool, cut
+
+SIZES = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=6), min_size=1, max_size=12)
+ALL = [Pairs(max_length=24), Pairs(max_length=24, negatives="swapped"), FullSentences(max_length=24), Blocks(max_length=24), Documents(max_length=24)]
+
+
+def pool_of(documents: list[list[list[int]]], how: Examples, seed: int = 0) -> Pool:
+    source = MadeUpSource(documents)
+    return cut(source.read(np.arange(len(documents))), how, VOCABULARY, generator(seed))
+
+
+def sequences(pool: Pool) -> list[list[int]]:
+    at, _, lengths = pool.gather(np.arange(len(pool)))
+    return [part.tolist() for part in np.split(pool.stream[at], lengths.cumsum()[:-1])]
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.sampled_from(ALL), st.integers(0, 99))
+def test_every_token_of_every_document_is_used_once(sizes: list[list[int]], how: Examples, seed: int) -> None:
+    documents = numbered_documents(sizes)
+    used = Counter(t for s in sequences(pool_of(documents, how, seed)) for t in s if t >= 5)
+    wanted = Counter(t for d in documents for s in d for t in s)
+    assert not used - wanted, "a token is used twice or comes from nowhere"
+    lost = sum((wanted - used).values())
+    # random negatives may cut the one pair whose partner is longer than the room; nothing else may lose a token
+    assert lost == 0 or (how == ALL[0] and lost < how.max_length)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.sampled_from(ALL), st.integers(0, 99))
+def test_no_example_is_longer_than_asked_or_empty(sizes: list[list[int]], how: Examples, seed: int) -> None:
+    pool = pool_of(numbered_documents(sizes), how, seed)
+    assert [len(s) for s in sequences(pool)] == pool.lengths().tolist()
+    assert pool.lengths().max() <= how.max_length and pool.lengths().min() >= 3
+
+
+@settings(max_examples=40, deadline=None)
+@given(SIZES, st.integers(0, 99))
+def test_pairs_have_the_shape_of_bert(sizes: list[list[int]], seed: int) -> None:
+    pool = pool_of(numbered_documents(sizes), ALL[0], seed)
+    at, segment, lengths = pool.gather(np.arange(len(pool)))
+    for ids, kinds, label in zip(np.split(pool.stream[at], lengths.cumsum()[:-1]), np.split(segment, lengths.cumsum()[:-1]), pool.label, strict=True):
+        separators = np.flatnonzero(ids == VOCABULARY.sep_token_id)
+        assert ids[0] == VOCABULARY.cls_token_id and separators[-1] == len(ids) - 1
+        assert len(separators) == (1 if label < 0 else 2)
+        assert kinds.tolist() == [0] * (separators[0] + 1) + [1] * (len(ids) - separators[0] - 1)
+
+
+def which_document(documents: list[list[list[int]]]) -> dict[int, int]:
+    return {t: n for n, d in enumerate(documents) for s in d for t in s}
+
+
+@pytest.mark.parametrize("negatives", ["random", "swapped"])
+def test_B023_label_0_means_b_follows_a(negatives: str) -> None:
+    documents = numbered_documents([[7, 6, 8, 5, 9]] * 300)
+    home = which_document(documents)
+    pool = pool_of(documents, Pairs(max_length=32, short_rate=0.1, negatives=negatives))  # type: ignore[arg-type]
+    first, second = pool.stream[pool.first[:, 1] - 1], pool.stream[np.minimum(pool.second[:, 0], len(pool.stream) - 1)]
+    for last_of_a, first_of_b, a, label in zip(first, second, pool.first, pool.label, strict=True):
+        if label == 0:
+            assert first_of_b == last_of_a + 1
+        elif label == 1 and negatives == "random":
+            assert home[first_of_b] != home[last_of_a]
+        elif label == 1:  # FACTS: SOP negatives are always swapped neighbours, never a random document
+            b = pool.second[pool.first[:, 0] == a[0]][0]
+            assert pool.stream[b[1] - 1] + 1 == pool.stream[a[0]]
+    assert abs((pool.label == 1).mean() - 0.5) < 0.05
+
+
+def test_a_corpus_of_one_document_has_no_random_negatives() -> None:
+    assert (pool_of(numbered_documents([[9] * 40]), ALL[0]).label <= 0).all()
+
+
+def test_random_negatives_are_as_long_as_true_pairs() -> None:
+    """Length must not give the label away."""
+    rng = np.random.default_rng(0)
+    sizes = [rng.integers(3, 30, rng.integers(2, 20)).tolist() for _ in range(800)]
+    pool = pool_of(numbered_documents(sizes), Pairs(max_length=64))
+    for part in (pool.lengths(), pool.second[:, 1] - pool.second[:, 0], pool.first[:, 1] - pool.first[:, 0]):
+        true, random = part[pool.label == 0], part[pool.label == 1]
+        assert abs(true.mean() - random.mean()) < 0.04 * true.mean()
+
+
+def test_full_sentences_put_a_separator_between_documents() -> None:
+    documents = numbered_documents([[4, 3], [2], [9]])
+    assert sequences(pool_of(documents, FullSentences(max_length=14))) == [
+        [2, 5, 6, 7, 8, 9, 10, 11, 3, 12, 13, 3],
+        [2, *range(14, 23), 3],
+    ]
+
+
+def test_documents_are_cut_into_consecutive_pieces() -> None:
+    assert sequences(pool_of(numbered_documents([[4, 3], [2]]), Documents(max_length=8))) == [
+        [2, 5, 6, 7, 8, 9, 10, 3],
+        [2, 11, 3],
+        [2, 12, 13, 3],
+    ]
+
+
+def test_blocks_are_equal() -> None:
+    lengths = pool_of(numbered_documents([[50], [33], [41]]), Blocks(max_length=20)).lengths()
+    assert (lengths[:-1] == 20).all() and lengths[-1] <= 20
+
+
+def test_B021_nsp_examples_survive_documents_of_one_token() -> None:
+    for seed in range(50):
+        pool = pool_of(numbered_documents([[1], [1], [2], [9, 1]]), Pairs(max_length=16), seed)
+        assert pool.label[pool.first[:, 1] - pool.first[:, 0] > 20].size == 0
+        assert (pool.label[pool.second[:, 1] == pool.second[:, 0]] == -1).all()
+
+
+def test_the_document_of_an_example_is_the_one_it_begins_in() -> None:
+    documents = numbered_documents([[7, 6], [8], [30, 2], [5]])
+    home = which_document(documents)
+    for how in ALL:
+        pool = pool_of(documents, how)
+        for begin, document in zip(pool.first[:, 0], pool.document, strict=True):
+            if pool.stream[begin] >= 5 and how != ALL[1]:
+                assert home[int(pool.stream[begin])] == document

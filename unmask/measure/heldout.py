@@ -1,0 +1,69 @@
+"""Loss, perplexity and accuracy on held-out text, and what to compare them with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from unmask.batch import PackedBatch
+from unmask.loader import Batches, Cursor
+from unmask.nn.encoder import Encoder
+from unmask.objectives.base import Objective
+
+
+def held_out_batches(batches: Batches, tokens: int) -> list[PackedBatch]:
+    """The first batches of the held-out split until `tokens` tokens, never more than one epoch: always the same ones."""
+    kept, seen = [], 0
+    for batch, after in batches.since(Cursor()):
+        kept.append(batch)
+        seen += batch.num_tokens
+        if seen >= tokens or after.epoch > 0:
+            return kept
+    raise AssertionError("batches never end")
+
+
+@contextmanager
+def evaluating(encoder: Encoder, objective: Objective) -> Iterator[None]:
+    """Dropout off and no gradients inside; as it was after."""
+    before = encoder.training
+    encoder.eval()
+    objective.eval()
+    with torch.inference_mode():
+        yield
+    encoder.train(before)
+    objective.train(before)
+
+
+def evaluate(encoder: Encoder, objective: Objective, batches: list[PackedBatch]) -> dict[str, Any]:
+    """Losses (nats), their sum, MLM perplexity and accuracies over all batches: sums first, then one division."""
+    device = next(encoder.parameters()).device
+    total: dict[str, list[float]] = {}
+    with evaluating(encoder, objective):
+        for batch in batches:
+            for name, part in objective(encoder, batch.to(device)).items():
+                sums = total.setdefault(name, [0.0, 0.0, 0.0])
+                sums[0] += float(part.total)
+                sums[1] += part.count
+                sums[2] += float(part.correct) if part.correct is not None else 0.0
+    losses = {name: sums[0] / max(1.0, sums[1]) for name, sums in total.items()}
+    out: dict[str, Any] = {"loss": sum(losses.values()), "losses": losses}
+    if "mlm" in losses:
+        out["perplexity"] = math.exp(min(losses["mlm"], 700.0))
+    out["accuracy"] = {name: sums[2] / max(1.0, sums[1]) for name, sums in total.items()}
+    return out
+
+
+def unigram_entropy(
+    tokens: NDArray[np.integer], left_out: Mapping[int, object] | frozenset[int] = frozenset()
+) -> float:
+    """Entropy of the token frequencies themselves, in nats: the loss of the best guess that never looks at the context."""
+    counts = np.bincount(tokens.astype(np.int64))
+    counts[[i for i in left_out if i < len(counts)]] = 0
+    share = counts[counts > 0] / counts.sum()
+    return float(-(share * np.log(share)).sum())

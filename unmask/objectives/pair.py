@@ -1,0 +1,28 @@
+"""Does B follow A? NSP (BERT section 3.1) and SOP (ALBERT section 3.1) are the same question about different negatives."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F
+from torch import Tensor
+
+from unmask.batch import PackedBatch
+from unmask.config import EncoderConfig
+from unmask.nn.encoder import Encoder
+from unmask.nn.heads import PairHead
+from unmask.objectives.base import Losses, Objective, Sum
+
+FOLLOWS, DOES_NOT = 0, 1  # BERT's class order, kept by every checkpoint
+
+
+class SentencePairObjective(Objective):
+    """The sampler made the pairs and their labels; this reads the first token of each sequence."""
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        self.head = PairHead(config)
+
+    def loss(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch) -> Losses:
+        where, value = batch.labels["nsp"]
+        logits = self.head(hidden_TD[batch.starts[:-1].long()[where]])
+        correct = None if self.training else (logits.argmax(-1) == value).sum()
+        return {"nsp": Sum(F.cross_entropy(logits.float(), value, reduction="sum"), len(value), correct)}

@@ -1,0 +1,201 @@
+"""Settings between files, command lines and frozen dataclasses: TOML and JSON in, JSON out, dotted overrides, errors that teach.
+
+A union of dataclasses is told apart by the `kind` field each member carries. In a tuple of such members, a dotted path
+may name the member by its kind: `objectives.mlm.mask_rate=0.3`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import json
+import math
+import tomllib
+import types
+import typing
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from unmask.errors import UnmaskError
+
+T = TypeVar("T")
+
+
+def parse(kind: type[T], data: object, *, where: str = "settings") -> T:
+    """Builds the dataclass `kind` from plain data (what TOML or JSON gives); UnmaskError on anything unknown or mistyped."""
+    return typing.cast(T, _value(kind, data, "", where))
+
+
+def plain(value: object) -> Any:
+    """The plain data of a dataclass tree: what `parse` reads back equal and JSON can hold."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, tuple | list):
+        return [plain(item) for item in value]
+    return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """A TOML file as plain data; UnmaskError with line and column when it is not TOML."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except OSError as error:
+        raise UnmaskError(
+            f"cannot read the settings file: {error.strerror}", where=str(path), do="check the path"
+        ) from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UnmaskError(f"not a TOML file: {error}", where=str(path), do="mend the line named above") from None
+
+
+def override(kind: type[T], settings: T, assignments: Sequence[str]) -> T:
+    """Applies `a.b=c` assignments, left to right, then checks the whole once.
+
+    The right side is read as TOML (`3e-4`, `true`, `[0.9, 0.98]`); what is not TOML is a string (`hidden_act=gelu`).
+    A union's kind can be given alone (`schedule=cosine`), and `until.minutes=5` is enough to change what `until` counts.
+    """
+    data = plain(settings)
+    for text in assignments:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise UnmaskError(
+                f"{text!r} is not an assignment",
+                where="--set",
+                do="write it as name=value, e.g. optimizer.learning_rate=3e-4",
+            )
+        data = _assign(kind, data, name.strip(), name.strip().split("."), _literal(value))
+    return parse(kind, data, where="--set")
+
+
+def _literal(text: str) -> object:
+    try:
+        return tomllib.loads(f"x = {text.strip()}")["x"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def _assign(kind: Any, data: Any, whole: str, path: list[str], value: object) -> Any:
+    """A copy of the plain `data` of type `kind` in which the place `path` holds `value`."""
+    if not path:
+        return value
+    head, rest = path[0], path[1:]
+    prefix = whole[: len(whole) - len(".".join(path))]
+    if isinstance(data, list):
+        place = _place(data, head, prefix)
+        return [*data[:place], _assign(get_args(kind)[0], data[place], whole, rest, value), *data[place + 1 :]]
+    if not isinstance(data, dict):
+        raise UnmaskError(
+            f"{prefix.rstrip('.')} is a plain value", where=f"--set {whole}", do=f"set {prefix.rstrip('.')}=… instead"
+        )
+    members = _members(kind)
+    here = next((m for m in members if _kind_of(m) == data.get("kind")), kind)
+    hints = typing.get_type_hints(here)
+    if head in hints:
+        return data | {head: _assign(hints[head], data[head], whole, rest, value)}
+    others = [m for m in members if head in typing.get_type_hints(m)]
+    if len(others) == 1 and not rest:
+        return {"kind": _kind_of(others[0]), head: value}
+    raise _unknown([prefix + head], [prefix + name for name in hints], "--set")
+
+
+def _place(items: list[Any], name: str, prefix: str) -> int:
+    kinds = [str(item.get("kind", place)) if isinstance(item, dict) else str(place) for place, item in enumerate(items)]
+    if name.isdigit() and int(name) < len(items):
+        return int(name)
+    if name not in kinds:
+        raise _unknown([prefix + name], [prefix + kind for kind in kinds], "--set")
+    return kinds.index(name)
+
+
+def _value(kind: Any, data: object, path: str, where: str) -> Any:
+    """One value of the annotated type, or an error that names its path."""
+    members = _members(kind)
+    if dataclasses.is_dataclass(kind):
+        return _dataclass(kind, data, path, where)
+    if members and all(dataclasses.is_dataclass(m) for m in members):
+        data = {"kind": data} if isinstance(data, str) else data
+        return _dataclass(_choose(members, data, path, where), data, path, where)
+    if get_origin(kind) is Literal:
+        if data in get_args(kind) and not isinstance(data, bool):
+            return data
+        raise _unknown([f"{path} = {data!r}"], [str(a) for a in get_args(kind)], where)
+    if get_origin(kind) is tuple:
+        if not isinstance(data, list | tuple):
+            raise _mistyped(path, data, "a list", where)
+        return tuple(_value(get_args(kind)[0], item, f"{path}.{i}", where) for i, item in enumerate(data))
+    return _scalar(kind, data, path, where)
+
+
+def _scalar(kind: Any, data: object, path: str, where: str) -> Any:
+    if kind is float and isinstance(data, int) and not isinstance(data, bool):
+        return float(data)
+    if not isinstance(data, kind) or (kind is not bool and isinstance(data, bool)):
+        words = {float: "a number", int: "a whole number", bool: "true or false", str: "text"}
+        raise _mistyped(path, data, words.get(kind, str(kind)), where)
+    if isinstance(data, float) and not math.isfinite(data):
+        raise _mistyped(path, data, "a finite number", where)
+    return data
+
+
+def _dataclass(kind: Any, data: object, path: str, where: str) -> Any:
+    if isinstance(data, kind):
+        return data
+    if not isinstance(data, dict):
+        raise _mistyped(
+            path, data, f"a table with the fields {', '.join(f.name for f in dataclasses.fields(kind))}", where
+        )
+    hints = typing.get_type_hints(kind)
+    dot = f"{path}." if path else ""
+    if unknown := [dot + str(name) for name in data if name not in hints]:
+        raise _unknown(unknown, [dot + name for name in hints], where)
+    needed = [
+        f.name
+        for f in dataclasses.fields(kind)
+        if f.default is dataclasses.MISSING and f.default_factory is dataclasses.MISSING
+    ]
+    if missing := [dot + name for name in needed if name not in data]:
+        raise UnmaskError(f"{', '.join(missing)} must be given", where=where, do=f"add {missing[0]} = …")
+    values = {name: _value(hints[name], item, dot + name, where) for name, item in data.items()}
+    try:
+        return kind(**values)
+    except ValueError as error:  # a dataclass checks its own ranges in __post_init__
+        raise UnmaskError(
+            f"{dot}{error}" if path else str(error), where=where, do="choose a value within the limits named"
+        ) from None
+
+
+def _choose(members: Sequence[Any], data: object, path: str, where: str) -> Any:
+    if any(isinstance(data, m) for m in members):
+        return type(data)
+    if not isinstance(data, dict):
+        raise _mistyped(path, data, f"a table with kind = {' | '.join(_kind_of(m) for m in members)}", where)
+    if "kind" in data:
+        for member in members:
+            if _kind_of(member) == data["kind"]:
+                return member
+        raise _unknown([f"{path}.kind = {data['kind']!r}"], [_kind_of(m) for m in members], where)
+    fitting = [m for m in members if set(data) <= set(typing.get_type_hints(m))]
+    if len(fitting) != 1:
+        names = " | ".join(_kind_of(m) for m in members)
+        raise UnmaskError(f"{path} does not say which kind it is", where=where, do=f'add kind = "…", one of {names}')
+    return fitting[0]
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
+
+
+def _kind_of(member: Any) -> str:
+    return str(next(f.default for f in dataclasses.fields(member) if f.name == "kind"))
+
+
+def _unknown(names: Sequence[str], valid: Sequence[str], where: str) -> UnmaskError:
+    near = difflib.get_close_matches(names[0].split(" = ")[-1].strip("'"), list(valid), n=3, cutoff=0.5)
+    advice = f"did you mean {' or '.join(near)}? " if near else ""
+    shown = ", ".join(valid[:12]) + (" …" if len(valid) > 12 else "")
+    return UnmaskError(f"unknown setting {', '.join(names)}", where=where, do=f"{advice}valid here: {shown}")
+
+
+def _mistyped(path: str, data: object, wanted: str, where: str) -> UnmaskError:
+    shown = json.dumps(data, default=str, ensure_ascii=False)
+    return UnmaskError(f"{path or 'the whole'} must be {wanted}, not {shown[:80]}", where=where, do="correct its type")

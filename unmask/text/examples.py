@@ -1,0 +1,231 @@
+"""From a pool of documents to examples: which tokens stand together in a sequence.
+
+Everything here is a pure function of the pool's texts and a generator keyed by (seed, epoch, pool), and uses every token of
+every document once. Per example there is a little Python, per token there is none.
+
+Legend: N tokens in the stream, E examples, S sentences.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from unmask.config import Blocks, Documents, Examples, FullSentences, Pairs
+from unmask.text.vocabulary import Vocabulary
+
+Ints = NDArray[np.int64]
+CLS, SEP = 0, 1  # where the stream holds these two tokens
+
+
+class Texts(Protocol):
+    """Documents end to end, as `Corpus.read` gives them."""
+
+    tokens: NDArray[np.integer]  # [N]
+    word_starts: NDArray[np.bool_]  # [N]
+    sentences: Ints  # [S+1] offsets into tokens
+    documents: Ints  # [D+1] offsets into sentences
+
+
+@dataclass(frozen=True)
+class Pool:
+    """Examples as slices of one token stream: [CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
+
+    stream: Ints  # [N+2] [CLS], [SEP], then the texts
+    word_starts: NDArray[np.bool_]  # [N+2]
+    first: Ints  # [E, 2] from, to
+    second: Ints  # [E, 2] from, to; an empty slice: there is none
+    label: Ints  # [E] 0 = second follows first, 1 = it does not, -1 = there is no pair
+    document: Ints  # [E] number in this pool of the document the example begins in
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def lengths(self) -> Ints:
+        """[E] tokens of each example, special ones included."""
+        second = self.second[:, 1] - self.second[:, 0]
+        out: Ints = 2 + self.first[:, 1] - self.first[:, 0] + second + (second > 0)
+        return out
+
+    def gather(self, chosen: Ints) -> tuple[Ints, Ints, Ints]:
+        """Places in the stream [T], segment of each [T] and lengths [B] of the chosen examples, end to end."""
+        a, b = self.first[chosen], self.second[chosen]
+        size_b = b[:, 1] - b[:, 0]
+        one, is_pair = np.ones(len(chosen), np.int64), (size_b > 0).astype(np.int64)
+        begin = np.stack([one * CLS, a[:, 0], one * SEP, b[:, 0], one * SEP], 1).ravel()
+        size = np.stack([one, a[:, 1] - a[:, 0], one, size_b, is_pair], 1).ravel()
+        segment = np.repeat(np.tile([0, 0, 0, 1, 1], len(chosen)), size)
+        return ranges(begin, size), segment, size.reshape(-1, 5).sum(1)
+
+
+def ranges(begin: Ints, size: Ints) -> Ints:
+    """begin[0], begin[0]+1, … for size[0] places, then begin[1] …: the indices of many slices, end to end."""
+    ends = size.cumsum()
+    out: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begin - ends + size, size)
+    return out
+
+
+def cut(texts: Texts, how: Examples, vocabulary: Vocabulary, rng: np.random.Generator) -> Pool:
+    """The examples of one pool, in text order (the loader shuffles them)."""
+    match how:
+        case Pairs():
+            return _pairs(texts, how, vocabulary, rng)
+        case FullSentences():
+            return _full_sentences(texts, how, vocabulary)
+        case Blocks():
+            return _blocks(texts, how, vocabulary)
+        case Documents():
+            return _documents(texts, how, vocabulary)
+
+
+def _stream(texts: Texts, vocabulary: Vocabulary) -> tuple[Ints, NDArray[np.bool_]]:
+    special = [vocabulary.cls_token_id, vocabulary.sep_token_id]
+    return np.r_[special, texts.tokens].astype(np.int64), np.r_[True, True, texts.word_starts]
+
+
+# --- sentence pairs --------------------------------------------------------------------------------------------------
+def _pairs(texts: Texts, how: Pairs, vocabulary: Vocabulary, rng: np.random.Generator) -> Pool:
+    stream, word_starts = _stream(texts, vocabulary)
+    room = how.max_length - 3  # [CLS], [SEP], [SEP]
+    ends, of_document = _pieces(texts, room)
+    chunks = _chunks(ends.tolist(), of_document, room, how.short_rate, rng)
+    begin, middle, end = ends[chunks[:, 0]], _middles(ends, chunks, word_starts[2:], rng), ends[chunks[:, 1]]
+    document = of_document[chunks[:, 0]]
+    first, second = np.stack([begin, middle], 1) + 2, np.stack([middle, end], 1) + 2
+    label = np.where(middle < end, 0, -1)
+    negative = (label == 0) & (rng.random(len(label)) < how.negative_rate)
+    if how.negatives == "swapped":
+        first[negative], second[negative] = second[negative], first[negative]
+        label[negative] = 1
+    else:
+        _exchange(first, second, label, document, negative, room, rng)
+    return Pool(stream, word_starts, first, second, label, document)
+
+
+def _pieces(texts: Texts, room: int) -> tuple[Ints, Ints]:
+    """Token offsets [P+1] of sentences, those longer than `room` cut into equal parts, and the document of each piece [P]."""
+    lengths = np.diff(texts.sentences)
+    parts = np.maximum(1, -(-lengths // room))
+    sentence = np.repeat(np.arange(len(lengths)), parts)
+    nth = ranges(np.zeros(len(parts), np.int64), parts)
+    begins = texts.sentences[sentence] + nth * lengths[sentence] // parts[sentence]
+    of_document = np.repeat(np.arange(len(texts.documents) - 1), np.diff(texts.documents))
+    return np.r_[begins, texts.sentences[-1]], of_document[sentence]
+
+
+def _chunks(ends: list[int], of_document: Ints, room: int, short_rate: float, rng: np.random.Generator) -> Ints:
+    """[E, 2] runs of whole pieces of one document that fit; a `short_rate` share aims at a random shorter length."""
+    last = np.r_[np.flatnonzero(np.diff(of_document)) + 1, len(of_document)].tolist()  # where each document ends
+    targets = np.where(
+        rng.random(len(of_document)) < short_rate, rng.integers(2, room + 1, len(of_document)), room
+    ).tolist()
+    chunks: list[tuple[int, int]] = []
+    begin = 0
+    for end in last:
+        while begin < end:
+            fits = bisect_right(ends, ends[begin] + targets[len(chunks)], begin + 1, end + 1) - 1
+            chunks.append((begin, max(fits, begin + 1)))
+            begin = chunks[-1][1]
+    return np.array(chunks, np.int64).reshape(-1, 2)
+
+
+def _middles(ends: Ints, chunks: Ints, word_starts: NDArray[np.bool_], rng: np.random.Generator) -> Ints:
+    """Where each chunk is parted: at a random border between its pieces, or, with one piece, at the word nearest its middle."""
+    pieces = chunks[:, 1] - chunks[:, 0]
+    border = chunks[:, 0] + 1 + (rng.random(len(chunks)) * (pieces - 1)).astype(np.int64)
+    middle = ends[np.minimum(border, chunks[:, 1])]
+    words = np.flatnonzero(word_starts)
+    alone = np.flatnonzero(pieces == 1)
+    begin, end = ends[chunks[alone, 0]], ends[chunks[alone, 1]]
+    nearest = words[np.minimum(np.searchsorted(words, (begin + end) // 2), len(words) - 1)] if len(words) else begin
+    inside = (nearest > begin) & (nearest < end)
+    middle[alone] = np.where(inside, nearest, np.where(end - begin > 1, (begin + end) // 2, end))
+    return middle
+
+
+def _exchange(
+    first: Ints,
+    second: Ints,
+    label: Ints,
+    document: Ints,
+    negative: NDArray[np.bool_],
+    room: int,
+    rng: np.random.Generator,
+) -> None:
+    """Gives each negative the second part of another one, from another document; in place.
+
+    Every text stays in use once. Sorting by the first part's length makes the exchanged parts fit: the partner's first part is
+    at least as long, so what follows it is at most as long as the room. Only the last takes from the first, and may be cut.
+    """
+    size = first[:, 1] - first[:, 0]
+    ring = np.flatnonzero(negative)
+    ring = ring[np.lexsort((rng.random(len(ring)), size[ring]))]
+    while len(ring) > 1:
+        same = document[ring] == document[np.roll(ring, -1)]
+        if not same.any():
+            break
+        ring = ring[~same]  # stays a true pair: a random one must come from another document
+    if len(ring) < 2:
+        return
+    second[ring] = second[np.roll(ring, -1)]
+    label[ring] = 1
+    second[ring, 1] = np.minimum(second[ring, 1], second[ring, 0] + room - size[ring])
+
+
+# --- one sequence ----------------------------------------------------------------------------------------------------
+def _with_separators(texts: Texts, vocabulary: Vocabulary) -> tuple[Ints, NDArray[np.bool_], Ints, Ints]:
+    """The stream with a [SEP] before every document but the first; sentence offsets and document offsets in it."""
+    stream, word_starts = _stream(texts, vocabulary)
+    begins = texts.sentences[texts.documents[1:-1]]
+    stream = np.insert(stream, begins + 2, vocabulary.sep_token_id)
+    word_starts = np.insert(word_starts, begins + 2, True)
+    shift = np.searchsorted(texts.documents[1:-1], np.arange(len(texts.sentences)), side="right")
+    shift[-1] = len(begins)  # the end of the last sentence is no document's begin
+    sentences = texts.sentences + 2 + shift
+    return stream, word_starts, sentences, sentences[texts.documents[:-1]]
+
+
+def _single(stream: Ints, word_starts: NDArray[np.bool_], slices: Ints, document_begins: Ints) -> Pool:
+    document = np.maximum(np.searchsorted(document_begins, slices[:, 0], side="right") - 1, 0)
+    none = np.zeros_like(slices)
+    return Pool(stream, word_starts, slices, none, np.full(len(slices), -1), document)
+
+
+def _full_sentences(texts: Texts, how: FullSentences, vocabulary: Vocabulary) -> Pool:
+    stream, word_starts, sentences, documents = _with_separators(texts, vocabulary)
+    room = how.max_length - 2
+    begins, ends = sentences[:-1].tolist(), (sentences[1:] - np.isin(sentences[1:], documents)).tolist()
+    slices, at, n = [], 0, len(begins)  # the end of a sentence leaves out the [SEP] that follows it
+    while at < n:
+        fits = bisect_right(ends, begins[at] + room, at, n)
+        if fits == at:  # one sentence longer than the room: equal parts
+            parts = -(-(ends[at] - begins[at]) // room)
+            edges = [begins[at] + k * (ends[at] - begins[at]) // parts for k in range(parts + 1)]
+            slices += list(zip(edges, edges[1:], strict=False))
+            at += 1
+        else:
+            slices.append((begins[at], ends[fits - 1]))
+            at = fits
+    return _single(stream, word_starts, np.array(slices, np.int64).reshape(-1, 2), documents)
+
+
+def _blocks(texts: Texts, how: Blocks, vocabulary: Vocabulary) -> Pool:
+    stream, word_starts, _, documents = _with_separators(texts, vocabulary)
+    edges = np.r_[np.arange(2, len(stream), how.max_length - 2), len(stream)]
+    return _single(stream, word_starts, np.stack([edges[:-1], edges[1:]], 1), documents)
+
+
+def _documents(texts: Texts, how: Documents, vocabulary: Vocabulary) -> Pool:
+    stream, word_starts = _stream(texts, vocabulary)
+    room = how.max_length - 2
+    edges = texts.sentences[texts.documents] + 2
+    lengths = np.diff(edges)
+    parts = -(-lengths // room)
+    document = np.repeat(np.arange(len(lengths)), parts)
+    begin = edges[document] + ranges(np.zeros(len(parts), np.int64), parts) * room
+    slices = np.stack([begin, np.minimum(begin + room, edges[document + 1])], 1)
+    return _single(stream, word_starts, slices, edges[:-1])

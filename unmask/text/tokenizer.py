@@ -1,0 +1,165 @@
+"""A tokenizer as the rest of unmask sees it: text to ids and word starts, and a folder that Hugging Face loads.
+
+It wraps one private instance of `tokenizers.Tokenizer` that nobody changes after loading, so threads may share it.
+The value behind it is two JSON documents (tokenizer.json, tokenizer_config.json); everything else follows from them.
+
+Legend: T tokens of one text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from unmask.errors import UnmaskError
+from unmask.files import write_file
+from unmask.text.tokenizer_files import KINDS, Kind, build, read_folder, special_tokens, without_panic
+from unmask.text.words import WordSplitter
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """One text as tokens: `word_starts` marks where a token begins a word, `offsets` cut the token out of the text."""
+
+    ids: NDArray[np.uint32]  # [T]
+    word_starts: NDArray[np.bool_]  # [T]
+    offsets: NDArray[np.int32]  # [T, 2], in characters
+
+
+class Tokenizer:
+    """A WordPiece, byte-level BPE or unigram tokenizer with its five special tokens."""
+
+    def __init__(self, content: dict[str, Any], config: dict[str, Any]):
+        """From the documents of tokenizer.json and tokenizer_config.json; raises UnmaskError if they make no tokenizer."""
+        names = special_tokens(content, config)
+        self._content, self._config, self._names = content, config, names
+        self._json = json.dumps(content, ensure_ascii=False, indent=2).encode("utf-8", "replace")
+        self._plain = build(self._json)
+        self._plain.encode_special_tokens = True  # "[MASK]" in a text is five characters, not an order to us
+        self._marked: tokenizers.Tokenizer | None = None
+        self.kind: Kind = KINDS[content["model"]["type"]]
+        self.fingerprint = hashlib.sha256(self._json).hexdigest()
+        self.vocab_size = 1 + max(self._plain.get_vocab(with_added_tokens=True).values())
+        self.pad_token_id, self.unk_token_id, self.cls_token_id, self.sep_token_id, self.mask_token_id = (
+            self._plain.token_to_id(names[name]) for name in ("pad", "unk", "cls", "sep", "mask")
+        )
+        added = self._plain.get_added_tokens_decoder()
+        self.special_ids = tuple(sorted(id for id, token in added.items() if token.special))
+        self._forbidden = np.array([id for id in self.special_ids if id != self.unk_token_id], np.uint32)
+
+    def encode(self, texts: Sequence[str], words: WordSplitter | None = None) -> list[Encoded]:
+        """Texts as they are: no special tokens are added, and the spelling of one inside a text is ordinary text.
+
+        Where a vocabulary could only spell such a text with the special token itself, it becomes the unknown token.
+        """
+        with without_panic("This text can't be tokenised"):
+            encodings = self._plain.encode_batch(list(texts), add_special_tokens=False)
+        splitter = words or WordSplitter()
+        return [
+            self._encoded(text, encoding, splitter, forbid=True)
+            for text, encoding in zip(texts, encodings, strict=True)
+        ]
+
+    def encode_marked(self, text: str) -> Encoded:
+        """A text of ours in which "[MASK]" and the like *are* special; none are added around it."""
+        if self._marked is None:
+            self._marked = build(self._json)
+        with without_panic("This text can't be tokenised"):
+            encoding = self._marked.encode(text, add_special_tokens=False)
+        encoded = self._encoded(text, encoding, WordSplitter(), forbid=False)
+        special = np.isin(encoded.ids, self.special_ids)
+        starts = encoded.word_starts | special
+        starts[1:] |= special[:-1]
+        return Encoded(encoded.ids, starts, encoded.offsets)
+
+    def encode_words(self, words: Sequence[str]) -> Encoded:
+        """Text that comes in words already: each begins exactly one word, and its offsets count inside that word.
+
+        A word without any piece (a zero-width space, say) becomes the unknown token, so that nothing shifts. Where the
+        vocabulary tells "word" from " word" (byte-level BPE), words after the first get their space.
+        """
+        lead = int(self.kind == "bpe")
+        spaced = [" " * (lead and number > 0) + word for number, word in enumerate(words)]
+        unknown = np.array([self.unk_token_id], np.uint32)
+        parts = [_empty()]
+        for number, (word, encoded) in enumerate(zip(words, self.encode(spaced), strict=True)):
+            offsets = np.maximum(encoded.offsets - (lead if number else 0), 0)
+            if not len(encoded.ids):
+                encoded, offsets = replace(encoded, ids=unknown), np.array([[0, len(word)]], np.int32)
+            parts.append(Encoded(encoded.ids, np.arange(len(encoded.ids)) == 0, offsets))
+        return Encoded(*(np.concatenate(column) for column in zip(*map(_columns, parts), strict=True)))
+
+    def decode(self, ids: Sequence[int] | NDArray[np.integer]) -> str:
+        """Text of ids, special tokens shown; white space is not always what it was."""
+        with without_panic("These ids can't be decoded"):
+            return str(self._plain.decode([int(id) for id in ids], skip_special_tokens=False))
+
+    def token(self, id: int) -> str:
+        """The piece as its vocabulary spells it ("##ing", "Ġthe"); "" for an id that the vocabulary skips."""
+        return self._plain.id_to_token(int(id)) or ""
+
+    def pieces(self) -> list[str]:
+        """Every piece, by id."""
+        return [self.token(id) for id in range(self.vocab_size)]
+
+    def pre_tokens(self, text: str) -> list[str]:
+        """The parts that are cut into pieces one by one, after normalisation and in the model's own letters."""
+        with without_panic("This text can't be tokenised"):
+            plain = self._plain.normalizer.normalize_str(text) if self._plain.normalizer else text
+            parts = self._plain.pre_tokenizer.pre_tokenize_str(plain) if self._plain.pre_tokenizer else [(plain, ())]
+        return [part for part, _ in parts]
+
+    def documents(self) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Copies of tokenizer.json and tokenizer_config.json, to derive another tokenizer from."""
+        return json.loads(self._json), json.loads(json.dumps(self._config))
+
+    def save(self, folder: Path) -> None:
+        """Writes the files Hugging Face looks for; existing ones are replaced."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_file(folder / "tokenizer.json", self._json)
+        write_file(folder / "tokenizer_config.json", _pretty(self._config))
+        write_file(folder / "special_tokens_map.json", _pretty({f"{k}_token": v for k, v in self._names.items()}))
+        if self.kind == "wordpiece":
+            write_file(folder / "vocab.txt", "".join(piece + "\n" for piece in self.pieces()))
+
+    @classmethod
+    def load(cls, folder: Path) -> Tokenizer:
+        """From a folder with tokenizer.json, or vocab.txt (BERT), or vocab.json and merges.txt (RoBERTa)."""
+        try:
+            return cls(*read_folder(Path(folder)))
+        except UnmaskError as error:
+            raise type(error)(error.what, where=error.where or str(folder), do=error.do) from error.__cause__
+
+    def __reduce__(self) -> tuple[type[Tokenizer], tuple[dict[str, Any], dict[str, Any]]]:
+        """Travels between processes as its two documents."""
+        return type(self), (self._content, self._config)
+
+    def _encoded(self, text: str, encoding: Any, splitter: WordSplitter, *, forbid: bool) -> Encoded:
+        ids = np.array(encoding.ids, np.uint32)
+        if not len(ids):
+            return _empty()
+        if forbid:
+            ids[np.isin(ids, self._forbidden)] = self.unk_token_id
+        offsets = np.fromiter(chain.from_iterable(encoding.offsets), np.int32, 2 * len(ids)).reshape(-1, 2)
+        return Encoded(ids, splitter.token_starts(text, offsets), offsets)
+
+
+def _empty() -> Encoded:
+    return Encoded(np.zeros(0, np.uint32), np.zeros(0, np.bool_), np.zeros((0, 2), np.int32))
+
+
+def _columns(encoded: Encoded) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    return encoded.ids, encoded.word_starts, encoded.offsets
+
+
+def _pretty(document: dict[str, Any]) -> str:
+    return json.dumps(document, ensure_ascii=False, indent=2) + "\n"

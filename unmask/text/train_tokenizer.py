@@ -1,0 +1,236 @@
+"""Learning a tokenizer from text: WordPiece, byte-level BPE, unigram and Chinese characters.
+
+The pieces come from the trainers of the library `tokenizers`; this module decides what they get to see, so that the same
+text gives the same tokenizer, byte for byte, in any order of documents and with any number of threads.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import tokenizers
+from tokenizers import models, pre_tokenizers, trainers
+
+from unmask.errors import UnmaskError
+from unmask.progress import Progress, quiet
+from unmask.text.tokenizer import Tokenizer
+from unmask.text.tokenizer_files import added_token, without_panic
+from unmask.text.tokenizer_parts import NEVER, Style, byte_level, frame, style, unigram, wordpiece
+from unmask.text.training_text import CUT, Characters, Preparation, Sample, collect, count_characters, prepared
+from unmask.text.unigram import estimate_scores
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainOptions:
+    """How to learn a tokenizer. Nothing is changed in the text that is not switched on here, but Unicode form (NFC).
+
+    kind: "wordpiece" (BERT), "bpe" (RoBERTa, byte-level), "unigram" (like SentencePiece) or "characters" (BERT Chinese:
+        WordPiece in which each hanzi is a token, and every character of the text has one).
+    vocab_size: pieces in all, special tokens included; fewer when the text has no more to learn.
+    strip_accents: also takes the voicing marks off kana, so it is off unless asked for.
+    tokenize_chinese_chars: WordPiece only; off: a run of hanzi is one word.
+    individual_digits: no piece ever holds two digits.
+    limit_alphabet: most different characters to keep; default: a quarter of vocab_size, for "characters" all. Rarer ones
+        become the unknown token (a byte-level tokenizer needs no alphabet).
+    max_word_length: longer words, in characters, teach nothing and are counted.
+    max_bytes: of UTF-8 text to learn from; of more text, a fair sample is taken.
+    extra_tokens: kept whole wherever they occur, before any normalisation ("[NUM]", say).
+    """
+
+    kind: Literal["wordpiece", "bpe", "unigram", "characters"] = "wordpiece"
+    vocab_size: int = 30_000
+    lowercase: bool = False
+    strip_accents: bool = False
+    tokenize_chinese_chars: bool = True
+    individual_digits: bool = False
+    min_frequency: int = 2
+    limit_alphabet: int | None = None
+    max_word_length: int = 200
+    max_bytes: int = 256 << 20
+    extra_tokens: tuple[str, ...] = ()
+
+
+@dataclass
+class TrainReport:
+    """What a training saw and made."""
+
+    kind: str
+    asked: int
+    vocab_size: int = 0
+    texts: int = 0
+    characters: int = 0
+    bytes_read: int = 0
+    bytes_used: int = 0
+    long_words: int = 0  # left out for their length, occurrences
+    alphabet: int = 0  # different characters with a token (bytes for byte-level BPE)
+    rare_characters: int = 0  # different characters without one
+    rare_examples: str = ""
+    coverage: float = 1.0  # share of the characters in the text that have a token
+    seconds: float = field(default=0.0, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def train(
+    texts: Iterable[str], options: TrainOptions | None = None, progress: Progress = quiet
+) -> tuple[Tokenizer, TrainReport]:
+    """Learns a tokenizer; reads `texts` once, as a stream. Raises UnmaskError when it can't keep to the options."""
+    options = options or TrainOptions()
+    _check(options)
+    began = time.perf_counter()
+    sample = collect(texts, options.max_bytes, progress)
+    look = style(
+        options.kind,
+        lowercase=options.lowercase,
+        strip_accents=options.strip_accents,
+        chinese=options.tokenize_chinese_chars or options.kind == "characters",
+        digits=options.individual_digits,
+    )
+    progress("counting characters, slices", 0, None)
+    characters = count_characters(map(look.normalise, sample))
+    kept, rare = _alphabet(characters, options)
+    report = _report(sample, characters, kept, rare, options)
+    prepare = Preparation(options.max_word_length, set(rare), cut_hanzi=options.kind in ("bpe", "unigram"))
+    progress("learning pieces", 0, None)
+    match options.kind:
+        case "bpe":
+            content = _bpe(sample, look, prepare, options)
+        case "unigram":
+            content = _unigram(sample, look, prepare, options)
+        case _:
+            content = _wordpiece(sample, look, prepare, options, _entries(characters, kept))
+    tokenizer = Tokenizer(content, look.config(options.lowercase, options.strip_accents))
+    report.vocab_size, report.long_words = tokenizer.vocab_size, prepare.long_words
+    report.seconds = time.perf_counter() - began
+    progress("learning pieces", 1, 1)
+    return tokenizer, report
+
+
+def _check(options: TrainOptions) -> None:
+    for name in ("vocab_size", "min_frequency", "max_word_length", "max_bytes"):
+        if getattr(options, name) < 1:
+            raise UnmaskError(f"{name} = {getattr(options, name)} is too small.", do=f"Give {name} at least 1.")
+    for token in options.extra_tokens:
+        if not token.strip():
+            raise UnmaskError("An extra token is blank.", do="Leave it out.")
+
+
+def _alphabet(characters: Characters, options: TrainOptions) -> tuple[list[int], list[int]]:
+    """Code points that get a token, and those that don't."""
+    ranked = characters.ranked()
+    if not ranked:
+        raise UnmaskError("There is no text to learn from.", do="Check the paths and fields of the sources.")
+    if options.kind == "bpe":
+        return ranked, []
+    if options.kind == "characters" and options.limit_alphabet is None:
+        return ranked, []
+    limit = options.limit_alphabet if options.limit_alphabet is not None else max(64, options.vocab_size // 4)
+    return ranked[:limit], ranked[limit:]
+
+
+def _entries(characters: Characters, kept: list[int]) -> list[str]:
+    """Single characters of a WordPiece vocabulary: each as the beginning of a word, and inside one if it occurs there."""
+    return [chr(code) for code in sorted(kept)] + [f"##{chr(code)}" for code in sorted(kept) if characters.inner[code]]
+
+
+def _require(needed: int, options: TrainOptions) -> None:
+    if needed > options.vocab_size:
+        raise UnmaskError(
+            f"The special tokens and the alphabet alone need {needed} pieces, but vocab_size is {options.vocab_size}.",
+            do=f"Raise vocab_size to {needed} or more, or lower limit_alphabet.",
+        )
+
+
+def _wordpiece(
+    sample: Sample, look: Style, prepare: Preparation, options: TrainOptions, entries: list[str]
+) -> dict[str, Any]:
+    """BPE merges with "##" inside words, of which WordPiece keeps the pieces (as the library's own trainer does).
+
+    The alphabet goes in as leading tokens: left to itself the library numbers it in the order of a random hash, and ties
+    between pairs are broken by number.
+    """
+    first = [*look.specials.values(), *options.extra_tokens, *entries]
+    first = list(dict.fromkeys(first))
+    _require(len(first), options)
+    learner = tokenizers.Tokenizer(models.BPE(continuing_subword_prefix="##"))
+    trainer = trainers.BpeTrainer(
+        vocab_size=options.vocab_size,
+        min_frequency=options.min_frequency,
+        special_tokens=first,
+        continuing_subword_prefix="##",
+        show_progress=False,
+    )
+    learned = _learn(learner, trainer, look, sample, prepare)
+    vocabulary = learned["model"]["vocab"]
+    return frame(wordpiece(vocabulary, look), look, vocabulary, _extra(options, vocabulary))
+
+
+def _bpe(sample: Sample, look: Style, prepare: Preparation, options: TrainOptions) -> dict[str, Any]:
+    first = [*look.specials.values(), *options.extra_tokens]
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    _require(len(first) + len(alphabet), options)
+    trainer = trainers.BpeTrainer(
+        vocab_size=options.vocab_size,
+        min_frequency=options.min_frequency,
+        special_tokens=first,
+        initial_alphabet=alphabet,
+        show_progress=False,
+    )
+    learned = _learn(tokenizers.Tokenizer(models.BPE()), trainer, look, sample, prepare)
+    vocabulary, merges = learned["model"]["vocab"], [(left, right) for left, right in learned["model"]["merges"]]
+    return frame(byte_level(vocabulary, merges), look, vocabulary, _extra(options, vocabulary))
+
+
+def _unigram(sample: Sample, look: Style, prepare: Preparation, options: TrainOptions) -> dict[str, Any]:
+    """The set of pieces comes from the library, their scores from us: its own differ from run to run in the third digit."""
+    first = [*look.specials.values(), *options.extra_tokens]
+    trainer = trainers.UnigramTrainer(
+        vocab_size=options.vocab_size - len(first), show_progress=False, special_tokens=[], unk_token=None
+    )
+    learned = _learn(tokenizers.Tokenizer(models.Unigram()), trainer, look, sample, prepare)
+    pieces = sorted({piece for piece, _ in learned["model"]["vocab"]} - set(first))
+    _require(len(first) + sum(len(piece) == 1 for piece in pieces), options)
+    scored = estimate_scores(pieces, look, prepared(sample, look.normalise, prepare))
+    scored = [(token, NEVER) for token in first] + scored
+    vocabulary = {piece: id for id, (piece, _) in enumerate(scored)}
+    model = unigram(scored, unk_id=vocabulary[look.specials["unk"]])
+    return frame(model, look, vocabulary, _extra(options, vocabulary))
+
+
+def _learn(
+    learner: tokenizers.Tokenizer, trainer: Any, look: Style, sample: Sample, prepare: Preparation
+) -> dict[str, Any]:
+    learner.pre_tokenizer = pre_tokenizers.Sequence(
+        [*look.before_cut, pre_tokenizers.Split(CUT, "removed"), *look.after_cut]
+    )
+    with without_panic("The tokenizer can't be learned"):
+        learner.train_from_iterator(prepared(sample, look.normalise, prepare), trainer)
+        learned: dict[str, Any] = json.loads(learner.to_str())
+    return learned
+
+
+def _extra(options: TrainOptions, vocabulary: dict[str, int]) -> list[dict[str, Any]]:
+    return [added_token(token, vocabulary[token], special=False) for token in options.extra_tokens]
+
+
+def _report(
+    sample: Sample, characters: Characters, kept: list[int], rare: list[int], options: TrainOptions
+) -> TrainReport:
+    return TrainReport(
+        kind=options.kind,
+        asked=options.vocab_size,
+        texts=sample.texts,
+        characters=sample.characters,
+        bytes_read=sample.bytes_read,
+        bytes_used=sample.bytes_kept,
+        alphabet=256 if options.kind == "bpe" else len(kept),
+        rare_characters=len(rare),
+        rare_examples="".join(map(chr, rare[:50])),
+        coverage=characters.coverage(kept),
+    )

@@ -1,0 +1,375 @@
+"""The only training loop. It names no model and no objective: it adds sums, divides by counts, and steps.
+
+A run is a pure function of its settings: resuming from any checkpoint continues bit for bit as if nothing had happened (at an
+equal number of threads), because data order, masks and learning rate are functions of the state, and the state is saved.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from unmask.batch import PackedBatch
+from unmask.config import Minutes, RunConfig
+from unmask.errors import UnmaskError
+from unmask.loader import Batches, Cursor, load
+from unmask.nn.encoder import Encoder
+from unmask.objectives.base import Losses, Objective, combine
+from unmask.train.checkpoint import Checkpoints
+from unmask.train.journal import Journal
+from unmask.train.machine import autocast, choose_device, choose_precision, matmul_peak
+from unmask.train.optimise import build_optimizer, learning_rate_factor, moments, restore_moments
+from unmask.train.plan import Leg, Plan, steps_left
+from unmask.train.signals import StopRequest
+
+PROBE_SHARE = 0.02  # of a run's minutes go into measuring how long a step takes
+REPLAN_UNTIL = 0.9  # later the rest is too short to be worth a new decision
+
+Evaluate = Callable[[int], Sequence[dict[str, Any]]]  # step to records: an evaluation first, then whatever else to keep
+
+
+class Diverged(UnmaskError):
+    """The loss or the gradient is no longer a number. Nothing of that step reached the weights."""
+
+    exit_code = 1
+
+
+@dataclass
+class State:
+    """Where a run is. Everything here is in a checkpoint, and nothing else is needed to go on."""
+
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    cursor: Cursor = field(default_factory=Cursor)
+    sums: dict[str, list[float]] = field(default_factory=dict)  # losses since the last record: [total, count]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a call of `fit` ended: finished, or stopped by a signal with the exit code it asks for."""
+
+    step: int
+    tokens: int
+    seconds: float
+    finished: bool
+    exit_code: int = 0
+
+
+@dataclass
+class Clock:
+    """Time of the current recording interval, split into waiting for data and everything."""
+
+    since: float = field(default_factory=time.monotonic)
+    waited: float = 0.0
+    tokens: int = 0
+    flops: float = 0.0
+    padding: float = 0.0
+    batches: int = 0
+
+
+def fit(
+    run: RunConfig,
+    encoder: Encoder,
+    objective: Objective,
+    batches: Batches,
+    journal: Journal,
+    checkpoints: Checkpoints,
+    *,
+    evaluate: Evaluate,
+    flops: Callable[[PackedBatch], float],
+    stop: StopRequest,
+) -> Outcome:
+    """Trains until the run's budget is spent or `stop` is set; goes on from the newest whole checkpoint if there is one."""
+    return _Run(run, encoder, objective, batches, journal, checkpoints, evaluate, flops, stop).go()
+
+
+class _Run:
+    def __init__(
+        self,
+        run: RunConfig,
+        encoder: Encoder,
+        objective: Objective,
+        batches: Batches,
+        journal: Journal,
+        checkpoints: Checkpoints,
+        evaluate: Evaluate,
+        flops: Callable[[PackedBatch], float],
+        stop: StopRequest,
+    ):
+        self.run, self.batches, self.journal, self.checkpoints = run, batches, journal, checkpoints
+        self.evaluate, self.flops, self.stop = evaluate, flops, stop
+        self.device = choose_device(run.machine)
+        self.dtype = choose_precision(run.machine, self.device)
+        self.encoder, self.objective = encoder.to(self.device), objective.to(self.device)
+        self.parameters = _named_parameters(encoder=encoder, objective=objective)
+        self.optimizer = build_optimizer(run.optimizer, self.parameters)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.state = State()
+        self.plan = Plan(run.until, tokens_per_step=run.batch.tokens * run.batch.accumulate)
+        self.peak = matmul_peak(self.device, self.dtype)
+
+    def go(self) -> Outcome:
+        self.encoder.train()
+        self.objective.train()
+        resumed = self._restore()
+        self.journal.begin(self.state.step, resumed=resumed)
+        began = time.monotonic() - self.state.seconds
+        if not resumed:
+            torch.manual_seed(self.run.seed)
+            for record in self.evaluate(0):
+                self.journal.write(record)
+        self._plan_first(began)
+        self._train(began)
+        finished = self._progress() >= 1
+        return Outcome(self.state.step, self.state.tokens, self.state.seconds, finished, self.stop.exit_code)
+
+    def _train(self, began: float) -> None:
+        workers = self.run.machine.workers
+        stream = load(self.batches, self.state.cursor, workers=workers, pin=self.device.type == "cuda")
+        every = max(1, self.plan.first_estimate() // 2000)  # enough points for a curve, however long the run
+        clock, saved = Clock(), time.monotonic()
+        while self._progress() < 1:
+            before = self._progress()
+            norm = self._step(stream, clock)
+            self.state.seconds = time.monotonic() - began
+            due = self._marks(self._progress()) > self._marks(before)
+            if self.state.step % every == 0 or due:
+                self.journal.write(self._record(norm, clock))
+                clock = Clock()
+            if due:
+                loss = self._measure(began)
+                self._save(loss)
+                clock, saved = Clock(), time.monotonic()
+            elif self.stop.signal or time.monotonic() - saved > 60 * self.run.keeping.save_minutes:
+                self._save(None)
+                clock, saved = Clock(), time.monotonic()
+            if self.stop.signal:
+                return
+
+    # --- one optimizer step ------------------------------------------------------------------------------------------
+    def _step(self, stream: Iterator[tuple[PackedBatch, Cursor]], clock: Clock) -> float:
+        """Forward and backward over all micro-batches, then one update. Returns the gradient's norm."""
+        start = time.monotonic()
+        pulled = list(islice(stream, self.run.batch.accumulate))
+        clock.waited += time.monotonic() - start
+        micro = [batch.to(self.device) for batch, _ in pulled]
+        self._backward(micro)
+        norm = self._update(micro)
+        self.state.step += 1
+        self.state.cursor = pulled[-1][1]
+        for batch in micro:
+            self.state.tokens += batch.num_tokens
+            clock.tokens += batch.num_tokens
+            clock.flops += self.flops(batch)
+            clock.padding += batch.layout.padding()
+            clock.batches += 1
+        return norm
+
+    def _backward(self, micro: Sequence[PackedBatch]) -> None:
+        counts = _add_counts(self.objective.counts(batch) for batch in micro)
+        for batch in micro:
+            with autocast(self.device, self.dtype):
+                losses = self.objective(self.encoder, batch)
+            loss = combine(losses, counts)
+            self._check(loss, losses, batch)
+            self.scaler.scale(loss).backward()
+            for name, part in losses.items():
+                total = self.state.sums.setdefault(name, [0.0, 0])
+                total[0] += float(part.total.detach())
+                total[1] += part.count
+
+    def _check(self, loss: Tensor, losses: Losses, batch: PackedBatch) -> None:
+        if torch.isfinite(loss):
+            return
+        terms = ", ".join(f"{name} = {float(part.total.detach()):g}" for name, part in losses.items())
+        raise Diverged(
+            f"the loss is not a finite number in step {self.state.step + 1} ({terms}); the step was not taken",
+            where=self.journal.name_documents(batch),
+            do=f"lower optimizer.learning_rate or look at these documents; the last checkpoint is in {self.checkpoints.folder}",
+        )
+
+    def _update(self, micro: Sequence[PackedBatch]) -> float:
+        self.scaler.unscale_(self.optimizer)
+        norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), self.run.optimizer.max_grad_norm))
+        if not self.scaler.is_enabled() and not norm < float("inf"):
+            raise Diverged(
+                f"the gradient is not finite in step {self.state.step + 1}; the step was not taken",
+                where=self.journal.name_documents(*micro),
+                do=f"lower optimizer.learning_rate; the last checkpoint is in {self.checkpoints.folder}",
+            )
+        rate = self._learning_rate()
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def _learning_rate(self) -> float:
+        """Of the step about to be taken: its middle, so that the first and the last step both move the weights."""
+        done = (self._progress() + self.plan.progress(self.state.step + 1, self._tokens_after())) / 2
+        return self.run.optimizer.learning_rate * learning_rate_factor(self.run.schedule, done)
+
+    def _tokens_after(self) -> int:
+        return self.state.tokens + self.run.batch.tokens * self.run.batch.accumulate
+
+    # --- time --------------------------------------------------------------------------------------------------------
+    def _progress(self) -> float:
+        return self.plan.progress(self.state.step, self.state.tokens)
+
+    def _marks(self, progress: float) -> int:
+        """How many of the run's evaluations lie behind."""
+        return int(progress * self.run.keeping.evaluations + 1e-9)
+
+    def _plan_first(self, began: float) -> None:
+        if not isinstance(self.run.until, Minutes) or self.plan.legs or self._follow_record():
+            return
+        evaluation = time.monotonic() - began
+        seconds = self._probe(PROBE_SHARE * 60 * self.run.until.minutes)
+        left = 60 * self.run.until.minutes - (time.monotonic() - began) - evaluation * self.run.keeping.evaluations
+        reason = f"{self.run.until.minutes:g} minutes at {1000 * seconds:.0f} ms a step"
+        self._decide(Leg(0, steps_left(left, seconds), reason))
+
+    def _probe(self, budget: float) -> float:
+        """Seconds of a step, from real batches whose gradients are thrown away; the random state is put back."""
+        state = torch.get_rng_state()
+        times: list[float] = []
+        end = time.monotonic() + budget
+        stream = self.batches.since(Cursor())
+        while len(times) < 3 or time.monotonic() < end:
+            micro = [batch.to(self.device) for batch, _ in islice(stream, self.run.batch.accumulate)]
+            start = time.monotonic()
+            self._backward(micro)
+            self.optimizer.zero_grad(set_to_none=True)
+            times.append(time.monotonic() - start)
+        torch.set_rng_state(state)
+        self.state.sums = {}
+        return sorted(times[1:])[len(times[1:]) // 2]
+
+    def _replan(self, began: float, evaluation: float) -> None:
+        """Minutes again into steps, from the pace so far."""
+        if not isinstance(self.run.until, Minutes) or self._progress() > REPLAN_UNTIL:
+            return
+        if self._follow_record():
+            return
+        spent = time.monotonic() - began
+        to_come = self.run.keeping.evaluations - self._marks(self._progress())
+        pace = (spent - evaluation * self._marks(self._progress())) / self.state.step
+        left = 60 * self.run.until.minutes - spent - evaluation * to_come
+        self._decide(
+            Leg(self.state.step, self.state.step + steps_left(left, pace), f"{1000 * pace:.0f} ms a step so far")
+        )
+
+    def _follow_record(self) -> bool:
+        """Takes the decision an interrupted run had already made at this step, if there is one."""
+        recorded = next((leg for leg in self.journal.legs() if leg.step == self.state.step), None)
+        if recorded:
+            self.plan = self.plan.with_leg(recorded)
+        return recorded is not None
+
+    def _decide(self, leg: Leg) -> None:
+        self.plan = self.plan.with_leg(leg)
+        self.journal.decide(self.plan.legs)
+
+    # --- records, checkpoints ----------------------------------------------------------------------------------------
+    def _record(self, norm: float, clock: Clock) -> dict[str, Any]:
+        seconds = max(1e-9, time.monotonic() - clock.since)
+        losses = {name: total / max(1, count) for name, (total, count) in self.state.sums.items()}
+        self.state.sums = {}
+        return {
+            "kind": "step",
+            "step": self.state.step,
+            "total_steps": self.plan.total_steps(self.state.step, self.state.tokens),
+            "tokens": self.state.tokens,
+            "seconds": round(self.state.seconds, 3),
+            "loss": sum(losses.values()),
+            "losses": losses,
+            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "grad_norm": norm,
+            "tokens_per_second": round(clock.tokens / seconds, 1),
+            "padding": round(clock.padding / max(1, clock.batches), 4),
+            "loader_wait": round(clock.waited / seconds, 4),
+            "peak_share": round(clock.flops / seconds / self.peak, 4),
+        }
+
+    def _measure(self, began: float) -> float:
+        start = time.monotonic()
+        records = self.evaluate(self.state.step)
+        for record in records:
+            self.journal.write(record)
+        self._replan(began, time.monotonic() - start)
+        self.state.seconds = time.monotonic() - began
+        loss = float(records[0]["loss"])
+        if not math.isfinite(loss):
+            raise Diverged(
+                f"the held-out loss is not a finite number after step {self.state.step}",
+                do="lower optimizer.learning_rate",
+            )
+        return loss
+
+    def _save(self, loss: float | None) -> None:
+        tensors = {
+            "encoder": dict(self.encoder.state_dict()),
+            "objective": dict(self.objective.state_dict()),
+            "optimizer": moments(self.optimizer, self.parameters),
+            "random": _random_state(self.device),
+        }
+        state = asdict(self.state) | {
+            "legs": [asdict(leg) for leg in self.plan.legs],
+            "threads": torch.get_num_threads(),
+            "scaler": self.scaler.state_dict(),
+        }
+        saved = self.checkpoints.save(self.state.step, tensors, state, loss=loss)
+        self.journal.write({"kind": "checkpoint", "step": self.state.step, "path": f"steps/{saved.folder.name}"})
+
+    def _restore(self) -> bool:
+        newest, messages = self.checkpoints.newest()
+        for message in messages:
+            self.journal.say(message)
+        if newest is None:
+            return False
+        tensors, state = self.checkpoints.load(newest)
+        self.encoder.load_state_dict(tensors["encoder"])
+        self.objective.load_state_dict(tensors["objective"])
+        restore_moments(self.optimizer, self.parameters, tensors["optimizer"])
+        _set_random_state(tensors["random"], self.device)
+        self.scaler.load_state_dict(state["scaler"])
+        self.plan = replace(self.plan, legs=tuple(Leg(**leg) for leg in state["legs"]))
+        self.state = State(state["step"], state["tokens"], state["seconds"], Cursor(**state["cursor"]), state["sums"])
+        if state["threads"] != torch.get_num_threads():
+            self.journal.say(
+                f"This run began with {state['threads']} threads and goes on with {torch.get_num_threads()}: "
+                "it will be as good, but not bit-identical. Set machine.threads to get the same bits."
+            )
+        return True
+
+
+def _named_parameters(**modules: nn.Module) -> dict[str, nn.Parameter]:
+    return {f"{name}.{key}": p for name, module in modules.items() for key, p in module.named_parameters()}
+
+
+def _add_counts(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total
+
+
+def _random_state(device: torch.device) -> dict[str, Tensor]:
+    states = {"cpu": torch.get_rng_state()}
+    return states | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else states
+
+
+def _set_random_state(states: Mapping[str, Tensor], device: torch.device) -> None:
+    torch.set_rng_state(states["cpu"])
+    if device.type == "cuda" and "cuda" in states:
+        torch.cuda.set_rng_state(states["cuda"], device)

@@ -1,0 +1,157 @@
+"""What a run measures, twice: `metrics.jsonl`, the record of the project, and TensorBoard event files beside it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.summary import scalar
+
+from unmask.files import explained, make_folder, write_file
+
+_CURVES = {"step": "train", "evaluation": "evaluation"}  # kinds of records that become curves, and the curves' folder
+
+
+class Metrics:
+    """Writes the records of a run to `path`, one JSON object a line, each handed to the system before `write` returns.
+
+    JSON knows no NaN and no infinity: such numbers are written as null. Records of kind `step` and `evaluation` also
+    become TensorBoard curves in `tensorboard/` beside `path`. Raises DiskError and CannotWriteError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor: int | None = None
+        self._curves = _Curves(path.parent / "tensorboard")
+
+    def write(self, record: dict[str, Any]) -> None:
+        """Appends one record; it has a `kind` and a `step`."""
+        line = (json.dumps(_finite(record), allow_nan=False, ensure_ascii=False) + "\n").encode(
+            "utf-8", "backslashreplace"
+        )
+        with explained(self.path):
+            try:
+                _write_all(self._open(), line)
+            except BaseException:
+                self._close_file()  # a line may be torn now: opening again ends it
+                raise
+            if record.get("kind") in _CURVES:
+                self._curves.write(record)
+
+    def rewind(self, step: int) -> None:
+        """Forgets what came after a checkpoint: keeps the whole records up to and including `step`, drops a torn last
+        line, and tells TensorBoard to hide later points. To be called before the first `write` of a resumed run."""
+        self._close_file()
+        if self.path.is_file():
+            with explained(self.path):
+                lines = self.path.read_bytes().split(b"\n")
+                write_file(self.path, b"".join(line + b"\n" for line in lines if _is_up_to(line, step)))
+        with explained(self.path):
+            self._curves.hide_from(step + 1)
+
+    def close(self) -> None:
+        """Closes the files; every record is in them already."""
+        self._close_file()
+        self._curves.close()
+
+    def __enter__(self) -> Metrics:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _open(self) -> int:
+        if self._descriptor is None:
+            make_folder(self.path.parent)
+            self._descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+            size = os.fstat(self._descriptor).st_size
+            if size and os.pread(self._descriptor, 1, size - 1) != b"\n":
+                _write_all(self._descriptor, b"\n")
+        return self._descriptor
+
+    def _close_file(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class _Curves:
+    """TensorBoard event files, written in the caller's thread: tensorboardX's own writer has a thread that dies on a full
+    disk, after which its queue blocks the training for ever."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._writer: EventsWriter | None = None
+
+    def write(self, record: dict[str, Any]) -> None:
+        place = _CURVES[record["kind"]]
+        writer = self._open()
+        for name, value in _numbers(record):
+            writer.write_event(
+                Event(step=record["step"], wall_time=time.time(), summary=scalar(f"{place}/{name}", value))
+            )
+        writer.flush()
+
+    def hide_from(self, step: int) -> None:
+        self.close()
+        if not self.folder.is_dir():
+            return
+        writer = self._open()
+        writer.write_event(Event(step=step, wall_time=time.time(), session_log=SessionLog(status=SessionLog.START)))
+        writer.flush()
+
+    def close(self) -> None:
+        if self._writer is not None:
+            writer, self._writer = self._writer, None
+            with suppress(OSError):  # what matters was flushed by `write`, which told about a full disk
+                writer.close()
+
+    def _open(self) -> EventsWriter:
+        if self._writer is None:
+            make_folder(self.folder)
+            # two starts in one second would otherwise get one name, and the second would empty the first's file
+            ending = f".{os.getpid()}.{secrets.token_hex(4)}"
+            self._writer = EventsWriter(str(self.folder.absolute() / "events"), filename_suffix=ending)
+        return self._writer
+
+
+def _numbers(record: dict[str, Any], before: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers of a record with their names, those of nested records as `losses/mlm`."""
+    for name, value in record.items():
+        if isinstance(value, dict):
+            yield from _numbers(value, f"{before}{name}/")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and before + name != "step":
+            yield before + name, float(value)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(member) for key, member in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_finite(member) for member in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _is_up_to(line: bytes, step: int) -> bool:
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(record, dict) and isinstance(record.get("step"), int) and record["step"] <= step
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(descriptor, data) :]
