@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from unmask.text.shards import Texts
 from unmask.text.vocabulary import Vocabulary
 
 VOCABULARY = Vocabulary(
@@ -19,14 +18,6 @@ VOCABULARY = Vocabulary(
 )
 
 
-@dataclass(frozen=True)
-class MadeUpTexts:
-    tokens: np.ndarray
-    word_starts: np.ndarray
-    sentences: np.ndarray
-    documents: np.ndarray
-
-
 class MadeUpSource:
     """A corpus in memory: documents are lists of sentences, sentences lists of ids."""
 
@@ -37,12 +28,12 @@ class MadeUpSource:
     def document_tokens(self) -> np.ndarray:
         return np.array([sum(map(len, d)) for d in self.documents])
 
-    def read(self, documents: np.ndarray) -> MadeUpTexts:
+    def read(self, documents: np.ndarray) -> Texts:
         chosen = [self.documents[i] for i in documents]
         sentences = [s for d in chosen for s in d]
         flags = [w for i in documents for s in self.word_starts[i] for w in s]
-        return MadeUpTexts(
-            np.array([t for s in sentences for t in s], np.uint32),
+        return Texts(
+            np.array([t for s in sentences for t in s], np.int64),
             np.array(flags, bool),
             np.cumsum([0, *map(len, sentences)]),
             np.cumsum([0, *map(len, chosen)]),

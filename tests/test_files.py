@@ -268,10 +268,9 @@ def test_every_changed_bit_of_a_manifest_is_noticed(tmp_path: Path) -> None:
     path = tmp_path / "out" / "manifest.json"
     good = path.read_bytes()
     for position in range(len(good)):
-        for bit in range(0, 8, 3):
-            path.write_bytes(good[:position] + bytes([good[position] ^ 1 << bit]) + good[position + 1 :])
-            with pytest.raises(DamagedError):
-                read_manifest(tmp_path / "out")
+        path.write_bytes(good[:position] + bytes([good[position] ^ 1 << position % 8]) + good[position + 1 :])
+        with pytest.raises(DamagedError):
+            read_manifest(tmp_path / "out")
     for position in range(len(good)):
         path.write_bytes(good[:position])
         with pytest.raises(DamagedError):

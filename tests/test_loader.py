@@ -19,7 +19,9 @@ def unchanged(batch: PackedBatch, seed: int) -> PackedBatch:
     return batch
 
 
-def batches_of(documents: list[list[list[int]]], how: Examples, prepare=unchanged, tokens: int = 200, pool: int = 2000) -> Batches:
+def batches_of(
+    documents: list[list[list[int]]], how: Examples, prepare=unchanged, tokens: int = 200, pool: int = 2000
+) -> Batches:
     return Batches(MadeUpSource(documents), how, VOCABULARY, prepare, seed=3, tokens=tokens, pool_tokens=pool)
 
 

@@ -19,7 +19,8 @@ from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 from unmask.batch import PackedBatch, Targets
 from unmask.config import Examples
 from unmask.randomness import generator
-from unmask.text.examples import Pool, Texts, cut
+from unmask.text.examples import Pool, cut
+from unmask.text.shards import Texts
 from unmask.text.vocabulary import Vocabulary
 
 POOL_TOKENS = 2**20

@@ -13,7 +13,13 @@ from unmask.randomness import generator
 from unmask.text.examples import Pool, cut
 
 SIZES = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=6), min_size=1, max_size=12)
-ALL = [Pairs(max_length=24), Pairs(max_length=24, negatives="swapped"), FullSentences(max_length=24), Blocks(max_length=24), Documents(max_length=24)]
+ALL = [
+    Pairs(max_length=24),
+    Pairs(max_length=24, negatives="swapped"),
+    FullSentences(max_length=24),
+    Blocks(max_length=24),
+    Documents(max_length=24),
+]
 
 
 def pool_of(documents: list[list[list[int]]], how: Examples, seed: int = 0) -> Pool:
@@ -51,7 +57,12 @@ def test_no_example_is_longer_than_asked_or_empty(sizes: list[list[int]], how: E
 def test_pairs_have_the_shape_of_bert(sizes: list[list[int]], seed: int) -> None:
     pool = pool_of(numbered_documents(sizes), ALL[0], seed)
     at, segment, lengths = pool.gather(np.arange(len(pool)))
-    for ids, kinds, label in zip(np.split(pool.stream[at], lengths.cumsum()[:-1]), np.split(segment, lengths.cumsum()[:-1]), pool.label, strict=True):
+    for ids, kinds, label in zip(
+        np.split(pool.stream[at], lengths.cumsum()[:-1]),
+        np.split(segment, lengths.cumsum()[:-1]),
+        pool.label,
+        strict=True,
+    ):
         separators = np.flatnonzero(ids == VOCABULARY.sep_token_id)
         assert ids[0] == VOCABULARY.cls_token_id and separators[-1] == len(ids) - 1
         assert len(separators) == (1 if label < 0 else 2)

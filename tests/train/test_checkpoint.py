@@ -187,7 +187,7 @@ def test_a_file_of_nonsense_with_the_right_hash_is_one_sentence(tmp_path: Path) 
     with write_folder(tmp_path / "0000000001", about={"format": "unmask-checkpoint", "step": 1}) as folder:
         (folder / "state.json").write_text("{}")
         (folder / "encoder.safetensors").write_bytes(b"\xff" * 100)
-    with pytest.raises(DamagedError, match="encoder.safetensors is not a safetensors file"):
+    with pytest.raises(DamagedError, match="encoder.safetensors is not what its name says"):
         Checkpoints(tmp_path).load(Checkpoint(1, tmp_path / "0000000001"))
 
 

@@ -10,25 +10,16 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmask.config import Blocks, Documents, Examples, FullSentences, Pairs
+from unmask.text.shards import Texts
 from unmask.text.vocabulary import Vocabulary
 
 Ints = NDArray[np.int64]
 CLS, SEP = 0, 1  # where the stream holds these two tokens
-
-
-class Texts(Protocol):
-    """Documents end to end, as `Corpus.read` gives them."""
-
-    tokens: NDArray[np.integer]  # [N]
-    word_starts: NDArray[np.bool_]  # [N]
-    sentences: Ints  # [S+1] offsets into tokens
-    documents: Ints  # [D+1] offsets into sentences
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 COMMON = frozenset(
@@ -13,36 +14,45 @@ COMMON = frozenset(
 KEPT = frozenset("note warning tip important caution attention hint admonition seealso danger".split())
 TOLD = frozenset("param parameter arg argument key keyword raise raises except exception return returns yield yields"
                  " ivar cvar var attribute".split())  # fmt: skip
+ENDS = tuple(".!?:;)”\"'")
 DROPPED = frozenset(["see also", "references", "reference", "bibliography", "contents", "license", "installation"])
 
-FENCE = re.compile(r"(```|~~~)")
+FENCE = ("```", "~~~")
 PROMPT = re.compile(r"(>>>|In ?\[\d*\]:|\$ |% \w)")
 DIRECTIVE = re.compile(r"\.\. ?([\w.:+-]+?)::\s*(.*)")
+FOOTNOTE = re.compile(r"\[\w{1,6}\] ")
+HEADING = re.compile(r"#{1,6} ")
 BORDER = re.compile(r"[\s=+|:~^\"'`*#_.-]{3,}")
 ITEM = re.compile(r"(?:[-*+•]|\d{1,2}[.)]|\([\da-z]\)|#\.)\s+")
 FIELD = re.compile(r":(\w+)[^:`]*:\s*(.*)")
-NAMED = re.compile(r"\*{0,2}[`'\"]*[A-Za-z_][\w.]*[`'\"]*(?:, \*{0,2}[`\w.]+)*\s*(?:\(.{0,120}?\)|\[.{0,120}?\])?\s*:\s+(.*)")
+NAME = r"\*{0,2}[`'\"]*[A-Za-z_][\w.]*[`'\"]*(?:, \*{0,2}[`\w.]+)*"
+NAMED = re.compile(NAME + r"\s*(?:(?:\(.{0,120}?\)|\[.{0,120}?\])\s*:(?:\s+|$)|:\s+)(.*)")
 TYPED = re.compile(r"[\w*,. `'\"]{1,60} ?: \S.*|[\w*,` ]{1,40}:")
-WORD = re.compile(r"[A-Za-z]+(?:['’-][A-Za-z]+)*")
+WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
+CODE = re.compile(r"\\[A-Za-z]|[{}]|%\(|%s|->|::=|\|\||&&|<\w+>|\w\(self")
+LEGAL = re.compile(r"copyright|licen[sc]ed? |warrant(?:y|ies)|permission is hereby|redistribution", re.I)
 SENTENCE_END = re.compile(r"[.!?][)\"'”’]*(?=\s|$)")
 
-INLINE = [  # in this order; each pattern is linear in the text
-    (re.compile(r":math:`([^`]*)`|(?<![\w$])\$([^$\n]{1,80})\$"), lambda m: _spoken_math(m[1] or m[2] or "")),
-    (re.compile(r":[\w:.+-]{1,30}:`~[^`<]*?([^`<.]+)`"), r"\1"),
-    (re.compile(r":[\w:.+-]{1,30}:`([^`<]*?)\s*(?:<[^`>]*>)?`"), r"\1"),
-    (re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}"), r"\1"),
-    (re.compile(r"!?\[([^\[\]]*)\]\([^()\s]*\)"), r"\1"),
-    (re.compile(r"\s?\[(?:\d{1,3}|[#\w*]{1,12})\]_"), ""),
-    (re.compile(r"``+([^`]*)``+"), r"\1"),
-    (re.compile(r"`([^`]*)`_{0,2}"), r"\1"),
-    (re.compile(r"\*\*([^*\s][^*]*)\*\*"), r"\1"),
-    (re.compile(r"(?<![\w*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![\w*])"), r"\1"),
-    (re.compile(r"</?(?:a|b|i|p|br|em|img|tip|div|code|span|strong|center|td|tr|h\d)\b[^<>]{0,300}>", re.I), " "),
-    (re.compile(r"<?https?://(?:www\.)?([^/\s<>)\]]+)[^\s<>)\]]*>?"), r"\1"),
-    (re.compile(r"\\([^\w\s])"), r"\1"),
-    (re.compile(r"\s*#\s*(?:noqa|type:|pylint).*"), ""),
-    (re.compile(r"\s+"), " "),
-]  # fmt: skip
+INLINE: list[
+    tuple[str, re.Pattern[str], str | Callable[[re.Match[str]], str]]
+] = [  # (what must be in the text, pattern, what is kept of it), in this order
+    ("<!-", re.compile(r"<!--.*?-->"), ""),
+    ("`", re.compile(r":math:`([^`]*)`"), lambda m: _spoken_math(m[1])),
+    ("$", re.compile(r"(?<![\w$])\$([^$\n]{1,80})\$"), lambda m: _spoken_math(m[1])),
+    (":`", re.compile(r":[\w:.+-]{1,30}:`~[^`<]*?([^`<.]+)`"), r"\1"),
+    (":`", re.compile(r":[\w:.+-]{1,30}:`([^`<]*?)\s*(?:<[^`>]*>)?`"), r"\1"),
+    ("`", re.compile(r"`([^`<]+?)\s*<[^`>]*>`_{0,2}"), r"\1"),
+    ("]", re.compile(r"!?\[([^\[\]]*)\](?:\([^()\s]*\)|\[[^\[\]]*\])"), r"\1"),
+    ("]_", re.compile(r"\s?\[(?:\d{1,3}|[#\w*]{1,12})\]_"), ""),
+    ("``", re.compile(r"``+([^`]*)``+"), r"\1"),
+    ("`", re.compile(r"`([^`]*)`_{0,2}"), r"\1"),
+    ("**", re.compile(r"\*\*([^*\s][^*]*)\*\*"), r"\1"),
+    ("*", re.compile(r"(?<![\w*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![\w*])"), r"\1"),
+    ("<", re.compile(r"</?(?:a|b|i|p|br|em|img|tip|div|code|span|strong|center|td|tr|h\d)\b[^<>]{0,300}>", re.I), " "),
+    ("://", re.compile(r"<?https?://(?:www\.)?([^/\s<>)\]]+)[^\s<>)\]]*>?"), r"\1"),
+    ("\\", re.compile(r"\\([^\w\s])"), r"\1"),
+    ("#", re.compile(r"\s*#\s*(?:noqa|type:|pylint).*"), ""),
+]
 
 
 def paragraphs(text: str) -> list[str]:
@@ -73,7 +83,7 @@ class _Page:
 
     def add(self, line: str) -> None:
         word, indent = line.lstrip(), len(line) - len(line.lstrip())
-        if FENCE.match(word):
+        if word.startswith(FENCE):
             self.fenced = not self.fenced
             self.flush()
         elif self.fenced or self._skips(word, indent):
@@ -100,12 +110,14 @@ class _Page:
 
     def _is_layout(self, word: str, indent: int) -> bool:
         """Headings, tables, prompts, directives: takes the line and answers True."""
+        if word[0].isalpha() and not word.startswith("In"):
+            return False
         if PROMPT.match(word):
             self.flush()
             self.until_blank = True
         elif BORDER.fullmatch(word):
             self._border(word)
-        elif word.startswith(("|", "+-")) or re.match(r"#{1,6} ", word):
+        elif word.startswith(("|", "+-")) or HEADING.match(word):
             self.flush()
         elif directive := DIRECTIVE.match(word):
             self.flush()
@@ -113,7 +125,7 @@ class _Page:
                 self.deeper_than = indent
             elif directive[2]:
                 self._text(directive[2], indent)
-        elif word.startswith(".. ") or word == "::" or re.match(r"\[\w{1,6}\] ", word):
+        elif word.startswith(".. ") or word == "::" or FOOTNOTE.match(word):
             self.flush()
             self.deeper_than = indent
         else:
@@ -141,7 +153,9 @@ class _Page:
             rest = word[match.end() :]
             named = NAMED.match(rest)
             self._text(named[1] if named else rest, indent)
-        elif (not self.current or indent <= self.indent) and (match := NAMED.match(word)) and " : " not in word:
+        elif ":" not in word or (self.current and indent > self.indent):
+            return False
+        elif (match := NAMED.match(word)) and " : " not in word:
             self.flush()
             self._text(match[1], indent)
         elif (not self.current or indent < self.indent) and TYPED.fullmatch(word):
@@ -169,22 +183,21 @@ def _spoken_math(formula: str) -> str:
 
 def _plain(text: str) -> str:
     """The block without inline markup, ending in a full stop; "" when it is not an English sentence."""
-    for pattern, kept in INLINE:
-        text = pattern.sub(kept, text)
-    text = text.strip(" -")
+    for mark, pattern, kept in INLINE:
+        if mark in text:
+            text = pattern.sub(kept, text)
+    text = " ".join(text.split()).strip(" -")
     if not _is_prose(text):
         return ""
-    return text if text[-1] in ".!?:;)”\"'" else text.rstrip(",") + "."
+    return text if text.endswith(ENDS) else text.rstrip(",") + "."
 
 
 def _is_prose(text: str) -> bool:
-    """Whether a block reads as English: enough letters, enough of the commonest words, an end; no code or TeX."""
-    words = WORD.findall(text)
-    ended = text[-1:] in tuple(".!?:;)”\"'")
-    if len(words) < (3 if ended else 5) or re.search(r"\\[A-Za-z]|[{}]|%\(|%s|->|::=|\|\||&&|<\w+>", text):
+    """Whether a block reads as English: enough letters, enough of the commonest words; no code, TeX or licence."""
+    words = WORD.findall(text.lower())
+    if len(words) < (3 if text.endswith(ENDS) else 5) or CODE.search(text) or LEGAL.search(text):
         return False
-    letters = sum(map(len, words))
-    gaps = text.count(" ")
-    common = sum(word.lower() in COMMON for word in words)
-    marks = sum(text.count(mark) for mark in "=<>_[]()@#/\\|+*^~$")
-    return letters + gaps >= 0.84 * len(text) and common >= 0.12 * len(words) and common > 0 and marks <= 0.06 * len(text)
+    letters = sum(map(len, words)) + text.count(" ")
+    common = sum(map(COMMON.__contains__, words))
+    marks = sum(map(text.count, "=<>_[]()@#/\\|+*^~$"))
+    return letters >= 0.82 * len(text) and common >= max(1, 0.12 * len(words)) and marks <= 0.07 * len(text)

@@ -1,8 +1,9 @@
 """Python's own documentation as installed, as English documents: a corpus that every machine already has.
 
-It is read from files and nothing is imported or run: `pydoc_data.topics` and every docstring of the standard library
-and of the installed packages come out of `ast.parse`; .rst, .md and .txt guides and the packages' descriptions are
-text. Tests, licences and what does not parse are left out. Order depends on names only, never on the disk.
+It is read from files and nothing is imported or run. `pydoc_data.topics` and every docstring of the standard library
+and of the installed packages come out of `ast.parse`, with the longer comments of the same sources; .rst, .md and .txt
+guides and the packages' descriptions are text. Tests, licences and what does not parse are left out. Order depends on
+names only, never on the disk.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import email.parser
 import email.policy
 import hashlib
 import os
+import re
 import sysconfig
 import tokenize
 import warnings
@@ -26,8 +28,11 @@ from unmask.text.prose import paragraphs, sentences
 LARGEST = 4 * 2**20  # bytes; larger sources are generated tables
 LONGEST = 8_000  # characters; a longer document is parted between docstrings
 SHORTEST = 200  # characters; less says too little to be a document
-TEST_FOLDERS = frozenset(["test", "tests", "testing", "idle_test", "__pycache__", "site-packages", "data", "turtledemo"])
+TEST_FOLDERS = frozenset(
+    ["test", "tests", "testing", "idle_test", "__pycache__", "site-packages", "data", "turtledemo"]
+)
 NOT_PROSE = ("license", "licence", "copying", "notice", "authors", "requirements", "vocab", "top_level", "entry_points")
+NOTE = re.compile(r"^[ \t]*#.*(?:\n[ \t]*#.*){2,}", re.M)
 CODE, GUIDES = (".py", ".pyi"), (".rst", ".md", ".txt")
 
 
@@ -74,7 +79,8 @@ def file_texts(file: DocFile, counts: DocCounts) -> list[str]:
             counts.too_large += 1
             return []
         if file.path.suffix in CODE:
-            return _packed(_passages(_parsed(file.path)))
+            source = _source(file.path)
+            return _packed([*_passages(_parsed(source)), _cleaned(_notes(source))])
         return _packed([paragraphs(_guide(file.path))])
     except (SyntaxError, ValueError, RecursionError, MemoryError, OSError):  # ValueError: NUL bytes, not UTF-8
         counts.unreadable += 1
@@ -111,7 +117,7 @@ def _walk(root: Path) -> Iterator[Path]:
 
 
 def _module(path: Path) -> str:
-    """"torch/nn/functional.py" -> "torch.nn.functional"; a guide keeps its path; METADATA is its package's name."""
+    """ "torch/nn/functional.py" -> "torch.nn.functional"; a guide keeps its path; METADATA is its package's name."""
     if path.name == "METADATA":
         return path.parent.name.partition("-")[0]
     if path.suffix not in CODE:
@@ -120,12 +126,21 @@ def _module(path: Path) -> str:
     return ".".join(parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts)
 
 
-def _parsed(path: Path) -> ast.Module:
+def _source(path: Path) -> str:
     with tokenize.open(path) as file:  # honours "# coding:" lines
-        source = file.read()
+        return file.read()
+
+
+def _parsed(source: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes in other people's strings
         return ast.parse(source)
+
+
+def _notes(source: str) -> Iterator[str]:
+    """The explanations in comments: blocks of three lines and more."""
+    for block in NOTE.findall(source):
+        yield "\n".join(line.lstrip().lstrip("#:").removeprefix(" ") for line in block.split("\n"))
 
 
 def _guide(path: Path) -> str:

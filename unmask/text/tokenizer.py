@@ -118,6 +118,11 @@ class Tokenizer:
             parts = self._plain.pre_tokenizer.pre_tokenize_str(plain) if self._plain.pre_tokenizer else [(plain, ())]
         return [part for part, _ in parts]
 
+    def model_ids(self, pre_token: str) -> list[int]:
+        """The pieces of one of `pre_tokens`."""
+        with without_panic("This text can't be tokenised"):
+            return [token.id for token in self._plain.model.tokenize(pre_token)]
+
     def documents(self) -> tuple[dict[str, Any], dict[str, Any]]:
         """Copies of tokenizer.json and tokenizer_config.json, to derive another tokenizer from."""
         return json.loads(self._json), json.loads(json.dumps(self._config))

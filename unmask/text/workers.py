@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, Pipe, wait
@@ -30,7 +30,7 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def work(function: Callable[[Job], Result], jobs: Iterable[Job], *, count: int, log: Path) -> Iterator[Result]:
+def work(function: Callable[[Job], Result], jobs: Iterable[Job], *, count: int, log: Path) -> Generator[Result]:
     """Results of `function` for each job, in the order in which they get ready.
 
     `jobs` is read only as fast as workers get free, so at most `count` + 1 jobs are in memory. `function` is a public

@@ -120,15 +120,20 @@ class Checkpoints:
         folder = checkpoint.folder
         manifest = read_manifest(folder)
         _check_about(folder, checkpoint.step, manifest)
-        state = json.loads(read_checked(folder, _STATE, manifest))
-        tensors = {}
-        for name in manifest["files"]:
-            if not name.endswith(_ENDING):
-                continue
-            try:
-                tensors[name.removesuffix(_ENDING)] = tensors_from_bytes(read_checked(folder, name, manifest))
-            except SafetensorError as error:
-                raise DamagedError(f"{name} is not a safetensors file: {error}.", where=str(folder)) from error
+        try:
+            name = _STATE
+            state = json.loads(read_checked(folder, name, manifest))
+            tensors = {}
+            for name in manifest["files"]:
+                if name.endswith(_ENDING):
+                    tensors[name.removesuffix(_ENDING)] = tensors_from_bytes(read_checked(folder, name, manifest))
+        except (
+            ValueError,
+            RecursionError,
+            SafetensorError,
+        ) as error:  # the hash is right: somebody else made this file
+            why = f"{name} is not what its name says: {error}."
+            raise DamagedError(why, where=str(folder), do="Use only checkpoints that unmask wrote.") from error
         return tensors, state
 
     def list(self) -> Rows:

@@ -35,6 +35,10 @@ class Journal:
         self.metrics.write(record)
         self.view(record)
 
+    def close(self) -> None:
+        """Closes the files; every record is in them already."""
+        self.metrics.close()
+
     def say(self, message: str) -> None:
         """A sentence for whoever watches."""
         self.view({"kind": "message", "message": message})

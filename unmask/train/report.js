@@ -57,20 +57,27 @@ function logTicks(low, high, width) {
 }
 
 // A running mean whose weight fades exponentially with the distance along the axis, to both sides, so that nothing lags.
+// A point counts by the room it takes on the axis: early ones lie close together and must not outweigh the rest.
 function smooth(places, values) {
-  const ahead = faded(places, values), back = faded([...places].reverse().map((x) => -x), [...values].reverse()).reverse();
-  return values.map((value, i) => value === null ? null : (ahead[i][0] + back[i][0] - value) / (ahead[i][1] + back[i][1] - 1));
+  const there = values.map((_, i) => i).filter((i) => values[i] !== null);
+  const x = there.map((i) => places[i]), y = there.map((i) => values[i]);
+  const room = x.map((_, i) => Math.max((x[Math.min(i + 1, x.length - 1)] - x[Math.max(i - 1, 0)]) / 2, 1e-9));
+  const ahead = faded(x, y, room);
+  const back = faded(x.map((at) => -at).reverse(), [...y].reverse(), [...room].reverse()).reverse();
+  const result = values.map(() => null);
+  there.forEach((place, i) => {
+    result[place] = (ahead[i][0] + back[i][0] - y[i] * room[i]) / (ahead[i][1] + back[i][1] - room[i]);
+  });
+  return result;
 }
 
-function faded(places, values) {
+function faded(x, y, room) {
   const reach = 0.06 * state.smoothing ** 2;
-  let total = 0, weight = 0, last = null;
-  return values.map((value, i) => {
-    if (value === null) return null;
-    const keep = last === null ? 0 : Math.exp((last - places[i]) / reach);
-    last = places[i];
-    total = total * keep + value;
-    weight = weight * keep + 1;
+  let total = 0, weight = 0;
+  return x.map((at, i) => {
+    const keep = i ? Math.exp((x[i - 1] - at) / reach) : 0;
+    total = total * keep + y[i] * room[i];
+    weight = weight * keep + room[i];
     return [total, weight];
   });
 }

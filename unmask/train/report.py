@@ -47,7 +47,9 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
     shown = charts(history, entropy)
     samples = history.samples.page()
     style, script = _asset("report.css"), _asset("report.js") + _asset("report_samples.js")
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
     environment.filters.update(visible=text.visible, count=text.count, percent=text.percent)
     page = environment.from_string(_asset("report.html")).render(
         name=name,

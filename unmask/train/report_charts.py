@@ -59,11 +59,34 @@ def charts(history: History, unigram_entropy: float | None) -> list[Chart]:
     found = [
         Chart("Loss", "lower is better", tuple(_loss_views(history, unigram_entropy)), wide=True),
         _simple("Held-out accuracy", "right answers on text it never trains on", _accuracies(held_out), "share"),
-        _simple("Learning rate", "as the schedule sets it", _lines(steps, learning_rate="learning rate"), zero=True, exact=True),
-        _simple("Throughput", "real tokens a second, padding not counted", _lines(steps, tokens_per_second="tokens/s"), zero=True),
+        _simple(
+            "Learning rate",
+            "as the schedule sets it",
+            _lines(steps, learning_rate="learning rate"),
+            zero=True,
+            exact=True,
+        ),
+        _simple(
+            "Throughput",
+            "real tokens a second, padding not counted",
+            _lines(steps, tokens_per_second="tokens/s"),
+            zero=True,
+        ),
         _simple("Gradient norm", "before clipping", _lines(steps, grad_norm="gradient norm"), zero=True),
-        _simple("Waste", "both should stay near 0", _lines(steps, padding="padding", loader_wait="waiting for data"), "share", zero=True),
-        _simple("Use of the machine", "share of its measured matrix-product peak", _lines(steps, peak_share="of peak"), "share", zero=True),
+        _simple(
+            "Waste",
+            "both should stay near 0",
+            _lines(steps, padding="padding", loader_wait="waiting for data"),
+            "share",
+            zero=True,
+        ),
+        _simple(
+            "Use of the machine",
+            "share of its measured matrix-product peak",
+            _lines(steps, peak_share="of peak"),
+            "share",
+            zero=True,
+        ),
     ]
     return [chart for chart in found if any(view.lines for view in chart.views)]
 
@@ -108,7 +131,9 @@ def draw(history: History, chart: Chart) -> Markup:
     for tick in ticks:
         at = f"{y(tick):.1f}"
         parts.append(f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{at}" y2="{at}"/>')
-        parts.append(f'<text class="tick" x="{_LEFT - 7}" y="{at}" dy="0.32em" text-anchor="end">{_tick(tick, ticks, view.unit)}</text>')
+        parts.append(
+            f'<text class="tick" x="{_LEFT - 7}" y="{at}" dy="0.32em" text-anchor="end">{_tick(tick, ticks, view.unit)}</text>'
+        )
     parts.append(f'<text class="tick" x="{_LEFT - 7}" y="{height - 8}" text-anchor="end">step</text>')
     for tick in nice_ticks(left, right, 6):
         parts.append(f'<text class="tick" x="{x(tick):.1f}" y="{height - 8}" text-anchor="middle">{_step(tick)}</text>')
@@ -194,7 +219,9 @@ def _tick(value: float, ticks: list[float], unit: Unit) -> str:
         return f"{100 * value:.{_decimals(100 * step)}f}%"
     if step < 1e-3 or step >= 1e6:
         return figure(value) if value else "0"
-    return f"{value / 1000:,.{_decimals(step / 1000)}f} k" if step >= 1000 and value else f"{value:,.{_decimals(step)}f}"
+    return (
+        f"{value / 1000:,.{_decimals(step / 1000)}f} k" if step >= 1000 and value else f"{value:,.{_decimals(step)}f}"
+    )
 
 
 def _step(value: float) -> str:
@@ -221,7 +248,9 @@ def _view(history: History, view: View) -> dict[str, Any]:
 
 def _series(curve: Curve) -> list[list[float | None]]:
     """[mean] or [mean, low, high]: one step a bucket needs no range."""
-    parts = [curve.mean] if np.array_equal(curve.low, curve.high, equal_nan=True) else [curve.mean, curve.low, curve.high]
+    parts = (
+        [curve.mean] if np.array_equal(curve.low, curve.high, equal_nan=True) else [curve.mean, curve.low, curve.high]
+    )
     return [[float(f"{x:.5g}") if math.isfinite(x) else None for x in part.tolist()] for part in parts]
 
 

@@ -83,7 +83,9 @@ def read_history(path: Path) -> History:
                 if line.strip():
                     history.unreadable += not _take(history, line)
     except OSError as error:
-        raise UnmaskError(f"cannot read the metrics: {error.strerror}", where=str(path), do="check the disk and the permissions") from None
+        raise UnmaskError(
+            f"cannot read the metrics: {error.strerror}", where=str(path), do="check the disk and the permissions"
+        ) from None
     return history
 
 
@@ -95,7 +97,9 @@ def read_run(path: Path) -> dict[str, Any]:
         do = "give the folder that `unmask pretrain` writes into, e.g. runs/first"
         raise UnmaskError("this is not a run: it has no run.json", where=str(path.parent), do=do) from None
     except OSError as error:
-        raise UnmaskError(f"cannot read the run: {error.strerror}", where=str(path), do="check the path and the permissions") from None
+        raise UnmaskError(
+            f"cannot read the run: {error.strerror}", where=str(path), do="check the path and the permissions"
+        ) from None
     except (ValueError, RecursionError) as error:
         do = "restore run.json from a copy; the metrics beside it are untouched"
         raise DamagedError(f"run.json is not JSON: {error}", where=str(path), do=do) from None

@@ -123,7 +123,11 @@ def _guesses(record: dict[str, Any]) -> list[list[list[Any]]]:
     words = any(token.startswith(("Ġ", "▁")) for token in record["tokens"])
     return [
         [
-            [visible(_guess(token, words), _LETTERS), round(number(share) or 0.0, 4), int(token == record["tokens"][place])]
+            [
+                visible(_guess(token, words), _LETTERS),
+                round(number(share) or 0.0, 4),
+                int(token == record["tokens"][place]),
+            ]
             for token, share in by_place[place][:_GUESSES]
         ]
         for place in _places(record)
@@ -137,7 +141,9 @@ def _guess(token: str, words: bool) -> str:
 
 def _is_sample(record: dict[str, Any]) -> bool:
     tokens, shown, masked, guesses = (record.get(name) for name in ("tokens", "shown", "masked", "guesses"))
-    if not (isinstance(tokens, list) and isinstance(shown, list) and isinstance(masked, list) and isinstance(guesses, list)):
+    if not (
+        isinstance(tokens, list) and isinstance(shown, list) and isinstance(masked, list) and isinstance(guesses, list)
+    ):
         return False
     if len(tokens) != len(shown) or len(masked) != len(guesses) or not all(isinstance(t, str) for t in tokens + shown):
         return False

@@ -108,7 +108,9 @@ def _spent(run: dict[str, Any], history: History) -> Iterator[Card]:
         yield Card("Tokens seen", text.compact(last["tokens"]), note=text.count(last["tokens"]))
     if (speed := _mean(history, "tokens_per_second")) is not None:
         peak = _mean(history, "peak_share")
-        yield Card("Tokens a second", text.compact(speed), note=f"{text.percent(peak)} of peak" if peak else "mean of the run")
+        yield Card(
+            "Tokens a second", text.compact(speed), note=f"{text.percent(peak)} of peak" if peak else "mean of the run"
+        )
     if "seconds" in last:
         yield Card("Training time", text.duration(last["seconds"]), note=f"{text.count(last['step'])} steps")
     model = run.get("model")
@@ -120,7 +122,9 @@ def settings_groups(settings: dict[str, Any], *, exact: bool = False) -> list[tu
     """Every setting, grouped by the first part of its name; those without a group come first."""
     alone = {name: value for name, value in settings.items() if not isinstance(value, dict | list) or not value}
     groups = [("general", flat(alone, exact=exact))] if alone else []
-    return groups + [(name, flat({name: settings[name]}, skip=1, exact=exact)) for name in settings if name not in alone]
+    return groups + [
+        (name, flat({name: settings[name]}, skip=1, exact=exact)) for name in settings if name not in alone
+    ]
 
 
 def flat(value: object, *, skip: int = 0, exact: bool = False) -> list[tuple[str, str]]:
@@ -136,7 +140,9 @@ def flat(value: object, *, skip: int = 0, exact: bool = False) -> list[tuple[str
 def corpus_parts(about: dict[str, Any]) -> dict[str, Any]:
     """The corpus statistics by where they go on the page: splits, length histograms, everything else as rows."""
     splits = about.get("splits")
-    counts = [(name, *(_counted(part, key) for key in ("documents", "sentences", "tokens"))) for name, part in _items(splits)]
+    counts = [
+        (name, *(_counted(part, key) for key in ("documents", "sentences", "tokens"))) for name, part in _items(splits)
+    ]
     report = table(about.get("report"))
     bars = {name: histogram(part) for name, part in report.items() if name in _LENGTHS}
     pictures = {name: drawn for name, drawn in bars.items() if drawn}

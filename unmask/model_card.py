@@ -1,0 +1,42 @@
+"""The README.md of an exported model: what it is, what it learned from, how good it was, how to use it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from unmask.config import RunConfig
+from unmask.nn.cost import count_parameters
+
+
+def model_card(run: RunConfig, corpus: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
+    """Markdown with the front matter model hubs read; every figure in it was measured in the run."""
+    e = run.encoder
+    train = corpus.get("splits", {}).get("train", {})
+    losses = ", ".join(f"{name.upper()} {value:.4f}" for name, value in evaluation["losses"].items())
+    perplexity = f", MLM perplexity {evaluation['perplexity']:.2f}" if "perplexity" in evaluation else ""
+    parameters = count_parameters(e, **{goal.kind: True for goal in run.objectives})
+    goals = " + ".join(goal.kind.upper() for goal in run.objectives)
+    return f"""---
+library_name: transformers
+pipeline_tag: fill-mask
+tags: [unmask, bert]
+---
+
+# A BERT pre-trained with unmask
+
+{e.num_hidden_layers} layers, {e.hidden_size} wide, {e.num_attention_heads} heads, {e.vocab_size:,} tokens,
+{parameters:,} parameters.
+
+- Objectives: {goals}, on {run.examples.kind.replace("_", " ")} of up to {run.examples.max_length} tokens
+- Corpus: {train.get("documents", 0):,} documents, {train.get("tokens", 0):,} tokens
+- Held-out loss after {evaluation["step"]:,} steps (nats): {losses}{perplexity}
+
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
+
+fill = pipeline("fill-mask", model=AutoModelForMaskedLM.from_pretrained("."), tokenizer=AutoTokenizer.from_pretrained("."))
+```
+
+Every setting of the run is in `unmask.json`.
+"""

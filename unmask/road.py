@@ -1,0 +1,253 @@
+"""The pre-training job from its settings to a model folder: opens the corpus, builds the network, trains, exports, reports."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unmask import settings
+from unmask.batch import PackedBatch
+from unmask.config import EncoderConfig, MaskedTokens, Minutes, RunConfig, Steps, Tokens
+from unmask.errors import CannotWriteError, UnmaskError
+from unmask.hub.files import LoadedModel, load_model, restore_into, save_model
+from unmask.loader import Batches
+from unmask.measure.fill import samples
+from unmask.measure.heldout import evaluate, held_out_batches, unigram_entropy
+from unmask.model_card import model_card
+from unmask.nn.cost import count_parameters, estimated_flops, training_bytes, training_flops
+from unmask.nn.encoder import Encoder
+from unmask.nn.initial import initialise
+from unmask.objectives.base import Joint
+from unmask.objectives.build import build_objective
+from unmask.progress import Progress, quiet
+from unmask.text.shards import Corpus
+from unmask.text.tokenizer import Tokenizer
+from unmask.text.vocabulary import Vocabulary
+from unmask.train.checkpoint import Checkpoints
+from unmask.train.journal import Journal, View, read_run, update_run
+from unmask.train.lock import lock_run
+from unmask.train.loop import Outcome, fit
+from unmask.train.machine import choose_device, choose_precision, describe, matmul_peak, set_threads
+from unmask.train.report import write_report
+from unmask.train.signals import StopRequest
+
+HELD_OUT_SEED = 7_919  # the held-out masks are the same in every run, whatever its seed: losses can be compared
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a run trains, and the vocabulary its numbers stand for."""
+
+    encoder: Encoder
+    objective: Joint
+    vocabulary: Vocabulary
+
+
+def fit_to_corpus(run: RunConfig, *, progress: Progress = quiet) -> RunConfig:
+    """The run with the encoder that its corpus, or the model it starts from, asks for. Raises UnmaskError where they disagree."""
+    if not run.corpus:
+        raise UnmaskError("the run names no corpus", do="give --corpus FOLDER (made by `unmask corpus build`)")
+    vocabulary = Corpus.open(run.corpus, "train", verify=False).vocabulary
+    if run.start_from:
+        config = load_model(Path(run.start_from)).config
+        if config.vocab_size < vocabulary.size:
+            raise UnmaskError(
+                f"the corpus was made with {vocabulary.size:,} token ids, but the model to start from has {config.vocab_size:,}",
+                where=run.start_from,
+                do="build the corpus with the model's own tokenizer, or grow the model: `unmask tokenizer extend`",
+            )
+        dropout = {n: getattr(run.encoder, n) for n in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
+        return replace(run, encoder=replace(config, **dropout))
+    return replace(run, encoder=replace(run.encoder, vocab_size=vocabulary.size, pad_token_id=vocabulary.pad_token_id))
+
+
+def estimate(run: RunConfig) -> dict[str, Any]:
+    """What a run will cost, before anything is built: parameters, arithmetic, memory and time on this machine."""
+    set_threads(run.machine)
+    device = choose_device(run.machine)
+    peak = matmul_peak(device, choose_precision(run.machine, device))
+    rate = next((goal.mask_rate for goal in run.objectives if isinstance(goal, MaskedTokens)), 0.0)
+    tokens = run.batch.tokens * run.batch.accumulate
+    scored = round(tokens * rate)
+    flops = estimated_flops(run.encoder, tokens, run.examples.max_length, scored)
+    seconds = flops / (0.5 * peak)  # half of the peak is what small and middle-sized models reach
+    match run.until:
+        case Steps(steps=steps):
+            pass
+        case Tokens(tokens=wanted):
+            steps = max(1, wanted // tokens)
+        case Minutes(minutes=minutes):
+            steps = max(1, round(60 * minutes / seconds))
+    return {
+        "parameters": count_parameters(run.encoder, **{goal.kind: True for goal in run.objectives}),
+        "tokens_per_step": tokens,
+        "flops_per_step": flops,
+        "bytes": training_bytes(run.encoder, run.batch.tokens, run.examples.max_length, round(run.batch.tokens * rate)),
+        "steps": steps,
+        "tokens": steps * tokens,
+        "seconds": steps * seconds,
+        "peak_flops": peak,
+        "device": device.type,
+    }
+
+
+def pretrain(run: RunConfig, folder: Path, *, view: View, progress: Progress = quiet) -> Outcome:
+    """Runs `run` in a new `folder`; leaves checkpoints, metrics, report.html and model/ there."""
+    if (folder / "run.json").exists():
+        raise CannotWriteError(
+            "this folder already holds a run",
+            where=str(folder),
+            do="go on with it by --resume, or choose another folder",
+        )
+    with lock_run(folder):
+        return _go(run, folder, view, progress)
+
+
+def resume(folder: Path, *, view: View, progress: Progress = quiet) -> Outcome:
+    """Goes on with the run in `folder` from its newest whole checkpoint (from the beginning when it has none yet)."""
+    with lock_run(folder):
+        return _go(read_settings(folder), folder, view, progress)
+
+
+def read_settings(folder: Path) -> RunConfig:
+    """The settings of the run in `folder`."""
+    try:
+        data = read_run(folder)
+    except (OSError, ValueError) as error:
+        raise UnmaskError(
+            f"run.json can't be read: {error}", where=str(folder), do="restore it, or begin a new run"
+        ) from None
+    if "run" not in data:
+        raise UnmaskError(
+            "there is no run in this folder", where=str(folder), do="check the path; a run's folder holds run.json"
+        )
+    return settings.parse(RunConfig, data["run"], where=str(folder / "run.json"))
+
+
+def build(run: RunConfig, vocabulary: Vocabulary) -> Model:
+    """The network of a run with its first weights: drawn from the seed, or taken from the model it starts from."""
+    encoder, objective = Encoder(run.encoder), build_objective(run.encoder, run.objectives, vocabulary)
+    draw = torch.Generator().manual_seed(run.seed)
+    for module in (encoder, objective):
+        initialise(module, run.encoder.initializer_range, draw)
+    if run.start_from:
+        restore_into(encoder, objective, _checked(load_model(Path(run.start_from))))
+    return Model(encoder, objective, vocabulary)
+
+
+def _checked(loaded: LoadedModel) -> LoadedModel:
+    if loaded.unexpected:
+        names = ", ".join(loaded.unexpected[:5])
+        raise UnmaskError(
+            f"the model to start from holds tensors that BERT does not have: {names}",
+            do="start from a BERT-family folder",
+        )
+    return loaded
+
+
+def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome:
+    set_threads(run.machine)
+    train = Corpus.open(run.corpus, "train", progress=progress)
+    heldout = Corpus.open(run.corpus, "heldout", progress=progress)
+    model = build(run, train.vocabulary)
+    batches = _batches(run, train, model, run.seed)
+    held_out = held_out_batches(_batches(run, heldout, model, HELD_OUT_SEED), run.keeping.evaluation_tokens)
+    _begin(run, folder, train, heldout)
+    journal = Journal(folder, view=view, origin=train.origin)
+    checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=run.keeping.keep_best)
+    watch = partial(_measure, model, held_out, Tokenizer.load(train.tokenizer_folder))
+    with StopRequest() as stop:
+        try:
+            outcome = fit(
+                run, model.encoder, model.objective, batches, journal, checkpoints,
+                evaluate=watch, flops=_cost(run.encoder), stop=stop,
+            )  # fmt: skip
+        except BaseException as error:
+            _end(folder, status="failed", why=str(error).splitlines()[0] if str(error) else type(error).__name__)
+            raise
+        finally:
+            journal.close()
+        if not outcome.finished:
+            _end(
+                folder,
+                status="stopped",
+                why=f"{stop.signal.name if stop.signal else 'asked'} after step {outcome.step:,}",
+            )
+            return outcome
+        _export(run, folder, model, train)
+        _end(folder, status="finished")
+    return outcome
+
+
+def _batches(run: RunConfig, corpus: Corpus, model: Model, seed: int) -> Batches:
+    return Batches(corpus, run.examples, model.vocabulary, model.objective.prepare, seed, run.batch.tokens)
+
+
+def _measure(model: Model, held_out: list[PackedBatch], tokenizer: Tokenizer, step: int) -> Sequence[dict[str, Any]]:
+    """The records of one evaluation."""
+    found = evaluate(model.encoder, model.objective, held_out)
+    shown = samples(model.encoder, model.objective, tokenizer, held_out[0])
+    return [{"kind": "evaluation", "step": step, **found}, *({**record, "step": step} for record in shown)]
+
+
+def _cost(config: EncoderConfig) -> Callable[[PackedBatch], float]:
+    def cost(batch: PackedBatch) -> float:
+        return training_flops(config, batch, len(batch.labels["mlm"].where) if "mlm" in batch.labels else 0)
+
+    return cost
+
+
+def _begin(run: RunConfig, folder: Path, train: Corpus, heldout: Corpus) -> None:
+    """Writes what the run is; a resumed run keeps its plan and notes where it goes on."""
+    entropy = unigram_entropy(heldout.read(range_of(heldout)).tokens, frozenset(train.vocabulary.special_ids))
+    update_run(
+        folder,
+        run=settings.plain(run),
+        versions={name: importlib.metadata.version(name) for name in ("unmask", "torch", "tokenizers", "numpy")}
+        | {"python": platform.python_version()},
+        machine=describe(choose_device(run.machine)),
+        model={"parameters": count_parameters(run.encoder, **{goal.kind: True for goal in run.objectives})},
+        corpus={name: value for name, value in train.about.items() if name != "shards"},
+        result={"status": "running", "unigram_entropy": entropy},
+    )
+
+
+def range_of(corpus: Corpus) -> Any:
+    """The numbers of all documents of a split."""
+    return torch.arange(corpus.num_documents).numpy()
+
+
+def _end(folder: Path, *, status: str, why: str = "") -> None:
+    """Writes how the run ended, with the first and the last evaluation, and the report."""
+    evaluations = [r for r in _records(folder) if r.get("kind") == "evaluation"]
+    found = {"first": evaluations[0], "last": evaluations[-1]} if evaluations else {}
+    kept = read_run(folder).get("result", {})
+    update_run(folder, result={"unigram_entropy": kept.get("unigram_entropy"), "status": status, "why": why, **found})
+    write_report(folder)
+
+
+def _records(folder: Path) -> list[dict[str, Any]]:
+    path = folder / "metrics.jsonl"
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def _export(run: RunConfig, folder: Path, model: Model, corpus: Corpus) -> None:
+    evaluations = [r for r in _records(folder) if r.get("kind") == "evaluation"]
+    about = {"run": settings.plain(run), "corpus": corpus.about.get("splits"), "heldout": evaluations[-1]}
+    card = model_card(run, corpus.about, evaluations[-1])
+    save_model(
+        folder / "model",
+        model.encoder,
+        model.objective,
+        tokenizer_folder=corpus.tokenizer_folder,
+        about=about,
+        card=card,
+    )
