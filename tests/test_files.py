@@ -457,7 +457,7 @@ def test_what_dead_writers_left_is_removed_and_what_live_ones_write_is_not(tmp_p
     pid, start, host = mine.split("-")
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         alive = f"{other.pid}-{leftovers._start_time(other.pid)}-{host}"
-        kept = [f".tmp-a-{mine}-00000001", f".tmp-a-{alive}-00000002", f".tmp-a-{pid}-{start}-ffffffff-00000003",
+        kept = [f".tmp-a-{mine}-00000001", f".tmp-a-{alive}-00000002", f".tmp-a-{dead[:-8]}ffffffff-00000003",
                 ".tmp-a", ".tmp-a-b", "a", ".hidden"]  # fmt: skip
         gone = [
             f".tmp-a-{dead}-00000004",

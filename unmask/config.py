@@ -24,8 +24,8 @@ def _share(owner: object, *names: str) -> None:
 class EncoderConfig:
     """A BERT-family encoder (Devlin et al. 2019, section 3): post-norm blocks, learned absolute positions, segment embeddings.
 
-    The defaults are BERT-base's. Dropout is for fine-tuning; the pre-training recipes set it to 0, because on a CPU a dropout
-    costs more than a matrix product and one pass over a corpus does not overfit.
+    The defaults are BERT-base's. The dropout here is what the model is published with and fine-tuned with; a pre-training
+    run has its own, `RunConfig.dropout`.
     """
 
     vocab_size: int = 30522
@@ -112,7 +112,7 @@ Examples = Pairs | FullSentences | Blocks | Documents
 # --- what is learned -------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class MaskedTokens:
-    """MLM (BERT section 3.1): `mask_rate` of the tokens are targets; of these 80 % become [MASK], 10 % a random token, 10 % stay."""
+    """MLM (BERT section 3.1): `mask_rate` of the tokens are targets; 80 % of these become [MASK], 10 % a random token."""
 
     kind: Literal["mlm"] = "mlm"
     mask_rate: float = 0.15
@@ -269,11 +269,16 @@ class Keeping:
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
-    """A whole pre-training run. `start_from` names a model folder to go on from; empty starts with new weights."""
+    """A whole pre-training run. `start_from` names a model folder to go on from; empty starts with new weights.
+
+    `dropout` is 0 while pre-training: a pass over much text does not overfit, and on a CPU a dropout costs more than a
+    matrix product (as in cramming, Geiping and Goldstein 2022, section 4.3).
+    """
 
     corpus: str = ""
     start_from: str = ""
     seed: int = 0
+    dropout: float = 0.0
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
     examples: Examples = field(default_factory=Pairs)
     objectives: tuple[Objectives, ...] = (MaskedTokens(), SentencePair())
@@ -285,18 +290,16 @@ class RunConfig:
     machine: Machine = field(default_factory=Machine)
 
     def __post_init__(self) -> None:
+        _share(self, "dropout")
         kinds = [o.kind for o in self.objectives]
         if not kinds or len(set(kinds)) != len(kinds):
             raise ValueError(f"objectives must be one or more different kinds, not {kinds}")
         if "nsp" in kinds and not isinstance(self.examples, Pairs):
             raise ValueError(f'the nsp objective needs examples of kind "pairs", not "{self.examples.kind}"')
-        if self.examples.max_length > self.encoder.max_position_embeddings:
-            raise ValueError(
-                f"examples.max_length {self.examples.max_length} exceeds encoder.max_position_embeddings {self.encoder.max_position_embeddings}"
-            )
-        if self.examples.max_length > self.batch.tokens:
-            raise ValueError(
-                f"batch.tokens {self.batch.tokens} holds not one example of max_length {self.examples.max_length}"
-            )
+        length, positions = self.examples.max_length, self.encoder.max_position_embeddings
+        if length > positions:
+            raise ValueError(f"examples.max_length {length} exceeds encoder.max_position_embeddings {positions}")
+        if length > self.batch.tokens:
+            raise ValueError(f"batch.tokens {self.batch.tokens} holds not one example of max_length {length}")
         if isinstance(self.examples, Pairs) and self.encoder.type_vocab_size < 2:
             raise ValueError('examples of kind "pairs" need encoder.type_vocab_size 2')

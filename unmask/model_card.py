@@ -9,12 +9,10 @@ from unmask.config import RunConfig
 from unmask.nn.cost import count_parameters
 
 
-def model_card(run: RunConfig, corpus: Mapping[str, Any], evaluation: Mapping[str, Any]) -> str:
+def model_card(run: RunConfig, corpus: Mapping[str, Any], evaluation: Mapping[str, Any] | None) -> str:
     """Markdown with the front matter model hubs read; every figure in it was measured in the run."""
     e = run.encoder
     train = corpus.get("splits", {}).get("train", {})
-    losses = ", ".join(f"{name.upper()} {value:.4f}" for name, value in evaluation["losses"].items())
-    perplexity = f", MLM perplexity {evaluation['perplexity']:.2f}" if "perplexity" in evaluation else ""
     parameters = count_parameters(e, **{goal.kind: True for goal in run.objectives})
     goals = " + ".join(goal.kind.upper() for goal in run.objectives)
     return f"""---
@@ -30,7 +28,7 @@ tags: [unmask, bert]
 
 - Objectives: {goals}, on {run.examples.kind.replace("_", " ")} of up to {run.examples.max_length} tokens
 - Corpus: {train.get("documents", 0):,} documents, {train.get("tokens", 0):,} tokens
-- Held-out loss after {evaluation["step"]:,} steps (nats): {losses}{perplexity}
+- {_quality(evaluation)}
 
 ```python
 from transformers import AutoModelForMaskedLM, AutoTokenizer, pipeline
@@ -40,3 +38,11 @@ fill = pipeline("fill-mask", model=AutoModelForMaskedLM.from_pretrained("."), to
 
 Every setting of the run is in `unmask.json`.
 """
+
+
+def _quality(evaluation: Mapping[str, Any] | None) -> str:
+    if evaluation is None:
+        return "Held-out loss: not measured"
+    losses = ", ".join(f"{name.upper()} {value:.4f}" for name, value in evaluation["losses"].items())
+    perplexity = f", MLM perplexity {evaluation['perplexity']:.2f}" if "perplexity" in evaluation else ""
+    return f"Held-out loss after {evaluation['step']:,} steps (nats): {losses}{perplexity}"

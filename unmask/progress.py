@@ -6,6 +6,8 @@ from typing import Protocol
 
 
 class Progress(Protocol):
+    """What every long function of the library takes as `progress`."""
+
     def __call__(self, what: str, done: float, total: float | None) -> None:
         """`what` names the job and its unit ("reading, documents"); `total` is None while unknown; done == total ends it."""
 

@@ -17,7 +17,7 @@ from unmask import settings
 from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig, MaskedTokens, Minutes, RunConfig, Steps, Tokens
 from unmask.errors import CannotWriteError, UnmaskError
-from unmask.hub.files import LoadedModel, load_model, restore_into, save_model
+from unmask.hub.files import LoadedModel, load_model, restore_into, save_weights
 from unmask.loader import Batches
 from unmask.measure.fill import samples
 from unmask.measure.heldout import evaluate, held_out_batches, unigram_entropy
@@ -31,7 +31,7 @@ from unmask.progress import Progress, quiet
 from unmask.text.shards import Corpus
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.vocabulary import Vocabulary
-from unmask.train.checkpoint import Checkpoints
+from unmask.train.checkpoint import Checkpoint, Checkpoints
 from unmask.train.journal import Journal, View, read_run, update_run
 from unmask.train.lock import lock_run
 from unmask.train.loop import Outcome, fit
@@ -64,8 +64,7 @@ def fit_to_corpus(run: RunConfig, *, progress: Progress = quiet) -> RunConfig:
                 where=run.start_from,
                 do="build the corpus with the model's own tokenizer, or grow the model: `unmask tokenizer extend`",
             )
-        dropout = {n: getattr(run.encoder, n) for n in ("hidden_dropout_prob", "attention_probs_dropout_prob")}
-        return replace(run, encoder=replace(config, **dropout))
+        return replace(run, encoder=config)
     return replace(run, encoder=replace(run.encoder, vocab_size=vocabulary.size, pad_token_id=vocabulary.pad_token_id))
 
 
@@ -134,7 +133,8 @@ def read_settings(folder: Path) -> RunConfig:
 
 def build(run: RunConfig, vocabulary: Vocabulary) -> Model:
     """The network of a run with its first weights: drawn from the seed, or taken from the model it starts from."""
-    encoder, objective = Encoder(run.encoder), build_objective(run.encoder, run.objectives, vocabulary)
+    trained = replace(run.encoder, hidden_dropout_prob=run.dropout, attention_probs_dropout_prob=run.dropout)
+    encoder, objective = Encoder(trained), build_objective(run.encoder, run.objectives, vocabulary)
     draw = torch.Generator().manual_seed(run.seed)
     for module in (encoder, objective):
         initialise(module, run.encoder.initializer_range, draw)
@@ -182,7 +182,7 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
                 why=f"{stop.signal.name if stop.signal else 'asked'} after step {outcome.step:,}",
             )
             return outcome
-        _export(run, folder, model, train)
+        _export(run, folder / "model", model, train, _evaluation_at(folder, outcome.step))
         _end(folder, status="finished")
     return outcome
 
@@ -239,15 +239,46 @@ def _records(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
 
 
-def _export(run: RunConfig, folder: Path, model: Model, corpus: Corpus) -> None:
-    evaluations = [r for r in _records(folder) if r.get("kind") == "evaluation"]
-    about = {"run": settings.plain(run), "corpus": corpus.about.get("splits"), "heldout": evaluations[-1]}
-    card = model_card(run, corpus.about, evaluations[-1])
-    save_model(
-        folder / "model",
-        model.encoder,
-        model.objective,
+def export(folder: Path, out: Path, which: str = "last") -> int:
+    """Writes the model folder `out` from a checkpoint of the run in `folder`: "last", "best" (held-out loss) or a step.
+
+    Returns the checkpoint's step. An existing model folder is replaced.
+    """
+    run = read_settings(folder)
+    corpus = Corpus.open(run.corpus, "train", verify=False)
+    checkpoints = Checkpoints(folder / "steps")
+    rows = {row["step"]: str(row["kind"]) for row in checkpoints.list()}
+    fitting = [step for step, kind in rows.items() if which in kind.split(", ") or which == str(step)]
+    if not fitting:
+        there = ", ".join(f"{step} ({kind})" for step, kind in rows.items()) or "none"
+        raise UnmaskError(
+            f"the run has no checkpoint {which!r}",
+            where=str(folder),
+            do=f"choose last, best or a step; there are: {there}",
+        )
+    model = build(run, corpus.vocabulary)
+    tensors, _ = checkpoints.load(Checkpoint(fitting[0], checkpoints.folder / f"{fitting[0]:010d}"))
+    model.encoder.load_state_dict(tensors["encoder"])
+    model.objective.load_state_dict(tensors["objective"])
+    _export(run, out, model, corpus, _evaluation_at(folder, fitting[0]))
+    return fitting[0]
+
+
+def _evaluation_at(folder: Path, step: int) -> dict[str, Any] | None:
+    """The newest evaluation up to a step."""
+    return next((r for r in reversed(_records(folder)) if r.get("kind") == "evaluation" and r["step"] <= step), None)
+
+
+def _export(run: RunConfig, out: Path, model: Model, corpus: Corpus, evaluation: dict[str, Any] | None) -> None:
+    """The model as it will be used: with the published dropout, which a pre-training run does without."""
+    heads = {kind: dict(part.get_submodule("head").state_dict()) for kind, part in model.objective.parts.items()}
+    about = {"run": settings.plain(run), "corpus": corpus.about.get("splits"), "heldout": evaluation}
+    save_weights(
+        out,
+        run.encoder,
+        dict(model.encoder.state_dict()),
+        heads,
         tokenizer_folder=corpus.tokenizer_folder,
         about=about,
-        card=card,
+        card=model_card(run, corpus.about, evaluation),
     )

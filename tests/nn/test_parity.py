@@ -66,7 +66,7 @@ def test_a_wide_layer_norm_eps_is_used_everywhere() -> None:
     assert _worst_difference(*_twins(config), sequences(LENGTHS)) < 2e-5
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(lengths=st.lists(st.integers(1, 32), min_size=1, max_size=8), seed=st.integers(0, 99))
 def test_packed_equals_alone(lengths: list[int], seed: int) -> None:
     encoder, objective = our_model()
@@ -80,7 +80,7 @@ def test_packed_equals_alone(lengths: list[int], seed: int) -> None:
         assert torch.allclose(together[2][row], nsp[0], rtol=0, atol=1e-5)
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(lengths=st.lists(st.integers(1, 32), min_size=2, max_size=8), seed=st.integers(0, 99), data=st.data())
 def test_a_sequence_never_sees_its_neighbours(lengths: list[int], seed: int, data: st.DataObject) -> None:
     """Other tokens and other segments in one sequence: every bit of the others stays."""

@@ -30,7 +30,6 @@ def unscripted(folder: Path) -> Path:
     return write_run(folder, records)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     BROWSER is None, reason="needs a browser: none of chromium, chromium-browser, google-chrome is installed"
 )
@@ -45,7 +44,6 @@ def test_the_page_works_in_a_browser(tmp_path: Path, make: Callable[[Path], Path
         assert ">step 1" in document.split('id="sample-label"')[1][:30]  # the last thing the script does
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(
     BROWSER is None, reason="needs a browser: none of chromium, chromium-browser, google-chrome is installed"
 )

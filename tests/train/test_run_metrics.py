@@ -51,7 +51,7 @@ def masked(data: bytes) -> int:
 def events(folder: Path) -> list[Event]:
     """Reads TensorBoard's records: length, its checksum, data, its checksum."""
     found = []
-    for path in sorted(folder.iterdir(), key=lambda path: path.stat().st_mtime_ns):
+    for path in sorted(folder.iterdir()):
         data = path.read_bytes()
         while data:
             head, (size, head_crc) = data[:8], struct.unpack("<QI", data[:12])

@@ -33,7 +33,7 @@ _CHINESE_END = re.compile(
     rf"(?:[。！？；…｡!?]|．(?![0-9０-９])|(?<=[{_HAN}{_CLOSERS}])\.(?![0-9A-Za-z.])|(?<=[a-z][a-z])\.(?=\s+[A-Z{_HAN}]))"
     rf"[。！？；…｡!?]*[{_CLOSERS}]*"
 )
-_ENGLISH_END = re.compile(r"[.!?][\"'”’)\]]*\s+")
+_ENGLISH_END = re.compile(r"(?<=[a-z]{3})[.!?][\"'”’)\]]*\s+(?=[A-Z\"“‘(])")  # sure enough to cut a long line at
 _LONG_LINE = 4096  # characters; sentencex is quadratic in the quotations of what it gets, so longer lines are cut first
 _CHINESE_SHARE = 0.2  # of the characters that are no white space; a page of English with a few names stays below
 

@@ -73,7 +73,7 @@ def text_of(record: dict[str, Any], key: str, where: str, reading: Reading) -> s
         reading.bad(f"field {key!r} is {kind}, not a string", where=where, do="choose a --field that holds text")
         return None
     try:
-        value.encode()
+        value.isascii() or value.encode()
     except UnicodeEncodeError as error:
         half = f"\\u{ord(value[error.start]):04x}"
         reading.bad(f"field {key!r} holds half a surrogate pair ({half})", where=where, do="repair the record")

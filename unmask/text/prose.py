@@ -29,7 +29,7 @@ NAME = r"\*{0,2}[`'\"]*[A-Za-z_][\w.]*[`'\"]*(?:, \*{0,2}[`\w.]+)*"
 NAMED = re.compile(NAME + r"\s*(?:(?:\(.{0,120}?\)|\[.{0,120}?\])\s*:(?:\s+|$)|:\s+)(.*)")
 TYPED = re.compile(r"[\w*,. `'\"]{1,60} ?: \S.*|[\w*,` ]{1,40}:")
 WORD = re.compile(r"[a-z]+(?:['’-][a-z]+)*")
-CODE = re.compile(r"\\[A-Za-z]|[{}]|%\(|%s|->|::=|\|\||&&|<\w+>|\w\(self")
+CODE = re.compile(r"\\[A-Za-z]|[{}]|%\(|%s|->|::=|\|\||&&|<\w+>|\w\(self|^(?:def|import|@\w+|from \S+ import) ")
 LEGAL = re.compile(r"copyright|licen[sc]ed? |warrant(?:y|ies)|permission is hereby|redistribution", re.I)
 SENTENCE_END = re.compile(r"[.!?][)\"'”’]*(?=\s|$)")
 
@@ -50,6 +50,7 @@ INLINE: list[
     ("*", re.compile(r"(?<![\w*])\*([^*\s](?:[^*]*[^*\s])?)\*(?![\w*])"), r"\1"),
     ("<", re.compile(r"</?(?:a|b|i|p|br|em|img|tip|div|code|span|strong|center|td|tr|h\d)\b[^<>]{0,300}>", re.I), " "),
     ("://", re.compile(r"<?https?://(?:www\.)?([^/\s<>)\]]+)[^\s<>)\]]*>?"), r"\1"),
+    ("──", re.compile("[─═]+"), " "),
     ("\\", re.compile(r"\\([^\w\s])"), r"\1"),
     ("#", re.compile(r"\s*#\s*(?:noqa|type:|pylint).*"), ""),
 ]
@@ -165,7 +166,7 @@ class _Page:
         return True
 
     def _text(self, word: str, indent: int) -> None:
-        if indent < self.indent:
+        if self.current and indent < self.indent and not self._goes_on(word):
             self.flush()
         if not self.current:
             self.indent = indent
@@ -174,6 +175,10 @@ class _Page:
         if word.endswith("::"):
             self.flush()
             self.deeper_than = self.indent
+
+    def _goes_on(self, word: str) -> bool:
+        """Whether a line further out still belongs to the sentence before it, as where a first line hangs in."""
+        return word[:1].islower() and not self.current[-1].endswith(ENDS)
 
 
 def _spoken_math(formula: str) -> str:
@@ -197,7 +202,13 @@ def _is_prose(text: str) -> bool:
     words = WORD.findall(text.lower())
     if len(words) < (3 if text.endswith(ENDS) else 5) or CODE.search(text) or LEGAL.search(text):
         return False
-    letters = sum(map(len, words)) + text.count(" ")
+    letters = sum(map(len, words))
     common = sum(map(COMMON.__contains__, words))
     marks = sum(map(text.count, "=<>_[]()@#/\\|+*^~$"))
-    return letters >= 0.82 * len(text) and common >= max(1, 0.12 * len(words)) and marks <= 0.07 * len(text)
+    if letters < 2.4 * len(words):  # English words have 4.7 letters; formulas far fewer
+        return False
+    return (
+        letters + text.count(" ") >= 0.82 * len(text)
+        and common >= max(1, 0.12 * len(words))
+        and marks <= 0.07 * len(text)
+    )

@@ -28,7 +28,7 @@ from unmask.text.prose import paragraphs, sentences
 LARGEST = 4 * 2**20  # bytes; larger sources are generated tables
 LONGEST = 8_000  # characters; a longer document is parted between docstrings
 SHORTEST = 200  # characters; less says too little to be a document
-TEST_FOLDERS = frozenset(
+SKIPPED_FOLDERS = frozenset(
     ["test", "tests", "testing", "idle_test", "__pycache__", "site-packages", "data", "turtledemo"]
 )
 NOT_PROSE = ("license", "licence", "copying", "notice", "authors", "requirements", "vocab", "top_level", "entry_points")
@@ -108,7 +108,7 @@ def without_repeats(texts: Iterable[tuple[str, str]], counts: DocCounts) -> Iter
 
 def _walk(root: Path) -> Iterator[Path]:
     for folder, folders, names in os.walk(root):
-        folders[:] = [name for name in folders if name.lower() not in TEST_FOLDERS and not name.startswith(".")]
+        folders[:] = [name for name in folders if name.lower() not in SKIPPED_FOLDERS and not name.startswith(".")]
         for name in names:
             stem, suffix = os.path.splitext(name.lower())
             guide = suffix in GUIDES and not stem.startswith(NOT_PROSE) and ".dist-info" not in folder

@@ -169,7 +169,7 @@ def _paragraphs(numbered: Iterable[tuple[int, bytes | None]], max_bytes: int) ->
     for number, line in numbered:
         if line is None or line.strip():
             begin = begin or number
-            size += max_bytes + 1 if line is None else len(line) + 1
+            size += max_bytes + 2 if line is None else len(line) + 1
             if size <= max_bytes + 1:
                 kept.append(line or b"")
             else:

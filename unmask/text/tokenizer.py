@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from unmask.errors import UnmaskError
 from unmask.files import write_file
 from unmask.text.tokenizer_files import KINDS, Kind, build, read_folder, special_tokens, without_panic
+from unmask.text.vocabulary import Vocabulary
 from unmask.text.words import WordSplitter
 
 
@@ -49,12 +51,24 @@ class Tokenizer:
         self.kind: Kind = KINDS[content["model"]["type"]]
         self.fingerprint = hashlib.sha256(self._json).hexdigest()
         self.vocab_size = 1 + max(self._plain.get_vocab(with_added_tokens=True).values())
-        self.pad_token_id, self.unk_token_id, self.cls_token_id, self.sep_token_id, self.mask_token_id = (
-            self._plain.token_to_id(names[name]) for name in ("pad", "unk", "cls", "sep", "mask")
-        )
+        ids = {name: int(self._plain.token_to_id(token) or 0) for name, token in names.items()}
+        self.pad_token_id, self.unk_token_id, self.cls_token_id = ids["pad"], ids["unk"], ids["cls"]
+        self.sep_token_id, self.mask_token_id = ids["sep"], ids["mask"]
         added = self._plain.get_added_tokens_decoder()
         self.special_ids = tuple(sorted(id for id, token in added.items() if token.special))
         self._forbidden = np.array([id for id in self.special_ids if id != self.unk_token_id], np.uint32)
+
+    def vocabulary(self) -> Vocabulary:
+        """Its size and special ids, as the rest of the program takes them."""
+        return Vocabulary(
+            size=self.vocab_size,
+            pad_token_id=self.pad_token_id,
+            unk_token_id=self.unk_token_id,
+            cls_token_id=self.cls_token_id,
+            sep_token_id=self.sep_token_id,
+            mask_token_id=self.mask_token_id,
+            special_ids=self.special_ids,
+        )
 
     def encode(self, texts: Sequence[str], words: WordSplitter | None = None) -> list[Encoded]:
         """Texts as they are: no special tokens are added, and the spelling of one inside a text is ordinary text.
@@ -155,7 +169,19 @@ class Tokenizer:
         if forbid:
             ids[np.isin(ids, self._forbidden)] = self.unk_token_id
         offsets = np.fromiter(chain.from_iterable(encoding.offsets), np.int32, 2 * len(ids)).reshape(-1, 2)
+        if not unicodedata.is_normalized("NFC", text):
+            _take_in_marks(text, offsets)
         return Encoded(ids, splitter.token_starts(text, offsets), offsets)
+
+
+def _take_in_marks(text: str, offsets: NDArray[np.int32]) -> None:
+    """A token whose letter was composed of several characters spans them all; the library counts the first only."""
+    limits = [*offsets[1:, 0], len(text)]
+    for token, limit in enumerate(limits):
+        end = offsets[token, 1]
+        while end < limit and (unicodedata.category(text[end])[0] == "M" or "\u1160" <= text[end] <= "\u11ff"):
+            end += 1
+        offsets[token, 1] = end
 
 
 def _empty() -> Encoded:

@@ -66,7 +66,9 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """The two documents of a folder, checked; truncation and padding are taken out, they are the caller's business."""
     config = _read_json(folder / "tokenizer_config.json") if (folder / "tokenizer_config.json").is_file() else {}
     if (folder / "special_tokens_map.json").is_file():
-        config = {**_read_json(folder / "special_tokens_map.json"), **config}
+        config |= {
+            key: value for key, value in _read_json(folder / "special_tokens_map.json").items() if key not in config
+        }
     config.pop("auto_map", None)  # names code to run
     if (folder / "tokenizer.json").is_file():
         content = _read_json(folder / "tokenizer.json")

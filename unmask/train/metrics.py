@@ -6,16 +6,16 @@ import json
 import math
 import os
 import secrets
+import struct
 import time
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
-from tensorboardX.summary import scalar
+from tensorboardX.proto.summary_pb2 import Summary
+from tensorboardX.record_writer import masked_crc32c
 
 from unmask.files import explained, make_folder, write_file
 
@@ -88,43 +88,53 @@ class Metrics:
 
 
 class _Curves:
-    """TensorBoard event files, written in the caller's thread: tensorboardX's own writer has a thread that dies on a full
-    disk, after which its queue blocks the training for ever."""
+    """TensorBoard event files, written in the caller's thread and not forced to the disk record by record.
+
+    tensorboardX's own writer has a thread that dies on a full disk, after which its queue blocks the training for ever.
+    """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._writer: EventsWriter | None = None
+        self._descriptor: int | None = None
 
     def write(self, record: dict[str, Any]) -> None:
         place = _CURVES[record["kind"]]
-        writer = self._open()
-        for name, value in _numbers(record):
-            writer.write_event(
-                Event(step=record["step"], wall_time=time.time(), summary=scalar(f"{place}/{name}", value))
-            )
-        writer.flush()
+        values = [Summary.Value(tag=f"{place}/{name}", simple_value=value) for name, value in _numbers(record)]
+        self._append(Event(step=record["step"], wall_time=time.time(), summary=Summary(value=values)))
 
     def hide_from(self, step: int) -> None:
+        """Starts a new file whose first words tell TensorBoard to forget the earlier points from `step` on."""
         self.close()
-        if not self.folder.is_dir():
-            return
-        writer = self._open()
-        writer.write_event(Event(step=step, wall_time=time.time(), session_log=SessionLog(status=SessionLog.START)))
-        writer.flush()
+        if self.folder.is_dir():
+            self._append(Event(step=step, wall_time=time.time(), session_log=SessionLog(status=SessionLog.START)))
 
     def close(self) -> None:
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            with suppress(OSError):  # what matters was flushed by `write`, which told about a full disk
-                writer.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
-    def _open(self) -> EventsWriter:
-        if self._writer is None:
+    def _append(self, event: Event) -> None:
+        try:
+            _write_all(self._open(), _framed(event))
+        except BaseException:
+            self.close()  # readers stop at a torn record, so the next one begins a new file
+            raise
+
+    def _open(self) -> int:
+        if self._descriptor is None:
             make_folder(self.folder)
-            # two starts in one second would otherwise get one name, and the second would empty the first's file
-            ending = f".{os.getpid()}.{secrets.token_hex(4)}"
-            self._writer = EventsWriter(str(self.folder.absolute() / "events"), filename_suffix=ending)
-        return self._writer
+            # TensorBoard reads the files in the order of their names; a clock may go backwards between two starts
+            name = f"events.out.tfevents.{len(os.listdir(self.folder)):010d}.{secrets.token_hex(4)}"
+            self._descriptor = os.open(self.folder / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666)
+            _write_all(self._descriptor, _framed(Event(wall_time=time.time(), file_version="brain.Event:2")))
+        return self._descriptor
+
+
+def _framed(event: Event) -> bytes:
+    """One record of TensorFlow's record format: length, its checksum, the event, its checksum."""
+    data: bytes = event.SerializeToString()
+    head = struct.pack("<Q", len(data))
+    return head + struct.pack("<I", masked_crc32c(head)) + data + struct.pack("<I", masked_crc32c(data))
 
 
 def _numbers(record: dict[str, Any], before: str = "") -> Iterator[tuple[str, float]]:

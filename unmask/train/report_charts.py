@@ -16,6 +16,7 @@ from unmask.train.report_data import History
 from unmask.train.report_text import figure, visible
 
 Unit = Literal["number", "share"]
+_VIEWS = 8  # losses to choose from
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 10, 26  # pixels around the plot, the same in report.js
 
 
@@ -161,7 +162,7 @@ def _loss_views(history: History, unigram_entropy: float | None) -> Iterator[Vie
     terms = [n for n in dict.fromkeys(trained + held_out) if n == "loss" or n.startswith("losses.")]
     if len(terms) == 2:  # one goal: the total says the same
         terms = [n for n in terms if n == main] or ["loss"]
-    for term in sorted(terms, key=lambda n: (n != main, n == "loss")):
+    for term in sorted(terms, key=lambda n: (n != main, n == "loss"))[:_VIEWS]:
         lines = [Line("steps", term, "training")] if term in trained else []
         lines += [Line("evaluations", term, "held-out")] if term in held_out else []
         at_level = unigram_entropy is not None and term == main

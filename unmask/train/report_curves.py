@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-_FINEST = 1 / 40  # while a bucket is narrower than this share of its step, a wider one is not visible on a log axis
+_SPAN = 40  # a logarithmic axis up to the largest step has ln(2**53) = 37 e-folds; each gets its share of the buckets
 _ROWS_BETWEEN_MERGES = 4096
 
 
@@ -91,17 +91,17 @@ class Thinned:
             fresh = [float(step) if name == "step" else values.get(name, np.nan) for step, values in rows]
             self._columns[name] = _joined(before, _exact(np.array(fresh)))
         first = self._columns["step"].low
-        while (groups := len(np.unique(_bucket(first, self._width)))) > self._limit:
+        while (groups := len(np.unique(_bucket(first, self._width, self._limit / _SPAN)))) > self._limit:
             self._width *= 2
         if groups < len(first) > self._limit:
-            starts = np.flatnonzero(np.diff(_bucket(first, self._width), prepend=-1))
+            starts = np.flatnonzero(np.diff(_bucket(first, self._width, self._limit / _SPAN), prepend=-1))
             self._columns = {name: _reduced(column, starts) for name, column in self._columns.items()}
 
 
-def _bucket(step: NDArray[np.float64], width: float) -> NDArray[np.int64]:
-    """The bucket number of a step, where a bucket at step s is clip(s * _FINEST, 1, width) steps wide."""
-    early, late = 1 / _FINEST, width / _FINEST
-    middle = early + np.log(np.clip(step, early, late) / early) / _FINEST
+def _bucket(step: NDArray[np.float64], width: float, per_fold: float) -> NDArray[np.int64]:
+    """The bucket number of a step, where a bucket at step s is clip(s / per_fold, 1, width) steps wide."""
+    early, late = per_fold, width * per_fold
+    middle = early + per_fold * np.log(np.clip(step, early, late) / early)
     number = np.where(step <= early, step, middle + np.maximum(step - late, 0) / width)
     return np.floor(number).astype(np.int64)
 

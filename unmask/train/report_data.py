@@ -14,7 +14,7 @@ from unmask.train.report_samples import Samples
 from unmask.train.report_text import number
 
 _KEPT = 100  # plans, checkpoints and resumes listed on the page; the newest ones
-_LARGEST_STEP, _LARGEST = 2**53, 1e100
+_LARGEST_STEP, _LARGEST, _LONGEST_NAME = 2**53, 1e100, 60
 
 
 @dataclass
@@ -117,7 +117,7 @@ def numbers(record: dict[str, Any]) -> dict[str, float]:
                 figures[name] = there
         elif isinstance(value, dict):
             for inner, part in value.items():
-                if (there := number(part)) is not None and abs(there) < _LARGEST:
+                if len(inner) <= _LONGEST_NAME and (there := number(part)) is not None and abs(there) < _LARGEST:
                     figures[f"{name}.{inner}"] = there
     return figures
 

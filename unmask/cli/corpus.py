@@ -1,0 +1,120 @@
+"""`unmask corpus`: build token shards, and look at them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from unmask.cli.options import Field, Segmenter, Separator, SkipBad, Sources, UserWords, read_options, word_splitter
+
+app = typer.Typer(no_args_is_help=True, help="Turn text into token shards, and look at them.")
+
+
+@app.command()
+def build(
+    sources: Sources,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the corpus.", show_default=False)],
+    tokenizer: Annotated[
+        Path, typer.Option("--tokenizer", "-t", help="Folder of the tokenizer (or of a model).", show_default=False)
+    ],
+    language: Annotated[str, typer.Option("--language", help="Whose rules split sentences: auto, en or zh.")] = "auto",
+    segmenter: Segmenter = "none",
+    user_words: UserWords = None,
+    duplicates: Annotated[
+        str, typer.Option("--duplicates", help="Drop none (keep), exact ones, or also near ones.")
+    ] = "near",
+    heldout: Annotated[
+        float, typer.Option("--heldout", min=0.0, max=0.9, help="Share of documents never trained on.")
+    ] = 0.02,
+    workers: Annotated[int, typer.Option("--workers", min=0, help="Processes; 0 takes every core.")] = 0,
+    field: Field = "",
+    separator: Separator = "file",
+    skip_bad: SkipBad = 0,
+) -> None:
+    """Clean, de-duplicate, split and tokenise text into shards. Interrupted, the same command goes on.
+
+    Example: unmask corpus build notes/ --tokenizer tok --out corpus
+    """
+    from unmask.cli.console import Console
+    from unmask.text.build import BuildOptions, build_corpus
+    from unmask.text.tokenizer import Tokenizer
+
+    options = BuildOptions(
+        read=read_options(field, separator, skip_bad),
+        language=language,  # type: ignore[arg-type]  # checked by BuildOptions, whose error names the choices
+        words=word_splitter(segmenter, user_words),
+        duplicates=duplicates,  # type: ignore[arg-type]
+        heldout_share=heldout,
+    )
+    with Console() as console:
+        about = build_corpus(sources, out, Tokenizer.load(tokenizer), options, workers=workers, progress=console)
+        show(console, out, about)
+        console.say(f"\nNext: unmask pretrain bert --corpus {out} --preset bert_mini --out runs/first")
+
+
+@app.command()
+def inspect(
+    folder: Annotated[Path, typer.Argument(help="Folder of the corpus.")],
+    document: Annotated[
+        int | None, typer.Option("--document", help="Show this document of the split.", show_default=False)
+    ] = None,
+    split: Annotated[str, typer.Option("--split", help="train or heldout.")] = "train",
+) -> None:
+    """What a corpus holds: counts, lengths, and single documents as the model will see them.
+
+    Example: unmask corpus inspect corpus --document 0
+    """
+    from unmask.cli.console import Console
+    from unmask.errors import UnmaskError
+    from unmask.text.shards import Corpus
+
+    if split not in ("train", "heldout"):
+        raise UnmaskError(f"unknown split {split!r}", where="--split", do="give train or heldout")
+    with Console() as console:
+        corpus = Corpus.open(folder, "train" if split == "train" else "heldout", progress=console)
+        if document is None:
+            show(console, folder, corpus.about)
+        else:
+            _show_document(console, corpus, document)
+
+
+def show(console: Any, folder: Path, about: dict[str, Any]) -> None:
+    """What was read, dropped and stored, as a table."""
+    report, splits = about["report"], about["splits"]
+    read, duplicates = report["read"], report["duplicates"]
+    rows = [
+        ["documents read", read["documents"]],
+        ["empty, left out", read["empty"] + report["clean"]["empty_documents"]],
+        ["bad records, left out", read["bad_count"]],
+        ["exact duplicates, left out", duplicates["exact"]],
+        ["near duplicates, left out", duplicates["near"]],
+        *([f"{name} documents", split["documents"]] for name, split in splits.items()),
+        *([f"{name} sentences", split["sentences"]] for name, split in splits.items()),
+        *([f"{name} tokens", split["tokens"]] for name, split in splits.items()),
+        ["unknown tokens, %", round(100 * report["text"]["unknown_token_share"], 3)],
+        ["byte order marks removed", read["boms"]],
+        ["NUL characters removed", read["nuls"]],
+    ]
+    console.table(f"Corpus in {folder}" + (f" ({about['outcome']})" if "outcome" in about else ""), rows)
+    console.table("Documents by tokens", list(report["lengths"].items()), ["tokens", "documents"])
+
+
+def _show_document(console: Any, corpus: Any, number: int) -> None:
+    import numpy as np
+
+    from unmask.errors import UnmaskError
+    from unmask.text.tokenizer import Tokenizer
+
+    if not 0 <= number < corpus.num_documents:
+        raise UnmaskError(
+            f"there is no document {number}", where="--document", do=f"give 0 … {corpus.num_documents - 1}"
+        )
+    source, record = corpus.origin(number)
+    texts, tokenizer = corpus.read(np.array([number])), Tokenizer.load(corpus.tokenizer_folder)
+    rows = [
+        [k, end - begin, " ".join(tokenizer.token(i) for i in texts.tokens[begin:end].tolist())]
+        for k, (begin, end) in enumerate(zip(texts.sentences.tolist(), texts.sentences.tolist()[1:], strict=False))
+    ]
+    console.table(f"Document {number}: {source}, record {record}", rows, ["sentence", "tokens", "text"])

@@ -1,0 +1,73 @@
+"""`unmask`: the commands together, and the one place where errors become exit codes."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import traceback
+
+import typer
+
+from unmask.cli import corpus, demo, doctor, export, fill, pretrain, tokenizer
+from unmask.errors import UnmaskError
+
+app = typer.Typer(
+    name="unmask",
+    help="Pre-train text encoders on your own corpus and put them to work.\n\n"
+    "The road: [bold]tokenizer train[/] → [bold]corpus build[/] → [bold]pretrain[/] → [bold]fill[/], [bold]export[/]. "
+    "[bold]unmask demo[/] walks all of it on text that is already on this machine.",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("demo")(demo.demo)
+app.add_typer(tokenizer.app, name="tokenizer")
+app.add_typer(corpus.app, name="corpus")
+app.command("pretrain")(pretrain.pretrain)
+app.command("fill")(fill.fill)
+app.command("export")(export.export)
+app.command("report")(export.report)
+app.command("doctor")(doctor.doctor)
+
+
+@app.callback(invoke_without_command=True)
+def _whole(
+    version: bool = typer.Option(False, "--version", help="Print the version and leave.", is_eager=True),
+) -> None:
+    if version:
+        import unmask
+
+        typer.echo(f"unmask {unmask.__version__}")
+        raise typer.Exit
+
+
+def main() -> None:
+    """The console script. Exit codes: 0 done, 2 bad input, 73 can't write there, 74 disk failed, 130/143 stopped, 1 our fault."""
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # worker processes are the parallelism here
+    try:
+        app()
+    except UnmaskError as error:
+        from unmask.cli.console import Console
+
+        Console().print_error(error)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+    except Exception:
+        sys.exit(_fault())
+
+
+def _fault() -> int:
+    """A fault of ours: the traceback goes to a file, a sentence to the person."""
+    with tempfile.NamedTemporaryFile("w", prefix="unmask-fault-", suffix=".log", delete=False, encoding="utf-8") as log:
+        log.write(" ".join(sys.argv) + "\n\n" + traceback.format_exc())
+    last = traceback.format_exc().strip().splitlines()[-1]
+    print(
+        f"error: this is a fault in unmask: {last[:300]}\n  where: {log.name}\n  do: please report it with that file",
+        file=sys.stderr,
+    )
+    return 1

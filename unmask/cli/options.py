@@ -1,0 +1,74 @@
+"""Options that several commands share, each with one meaning."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from unmask.text.documents import ReadOptions
+    from unmask.text.words import WordSplitter
+
+Sources = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="SOURCE...",
+        help="Text: files (.txt .jsonl .csv .tsv .parquet, also .gz .zst .zip), folders, globs, '-' for standard input, "
+        "hf:NAME[/config][:split], or python-docs.",
+        show_default=False,
+    ),
+]
+Field = Annotated[
+    str,
+    typer.Option("--field", help="Field of each record that holds the text.", show_default='"text", or the only one'),
+]
+Separator = Annotated[
+    str, typer.Option("--separator", help="What ends a document in .txt: file, blank (lines), line, or any string.")
+]
+SkipBad = Annotated[
+    int, typer.Option("--skip-bad", min=0, help="Leave out up to this many bad records, counted, instead of stopping.")
+]
+Segmenter = Annotated[
+    str,
+    typer.Option("--segmenter", help="What whole-word masking takes for a Chinese word: none (a character) or jieba."),
+]
+UserWords = Annotated[
+    Path | None,
+    typer.Option(
+        "--user-words",
+        help="File of words the segmenter should know, one a line, a frequency after it if wanted.",
+        show_default=False,
+    ),
+]
+Set = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="Change any setting, e.g. encoder.hidden_size=256. Repeatable.",
+        show_default=False,
+    ),
+]
+
+
+def read_options(field: str, separator: str, skip_bad: int) -> ReadOptions:
+    """The reader's options from the shared flags."""
+    from unmask.text.documents import ReadOptions
+
+    return ReadOptions(field=field or None, separator=separator, skip_bad=skip_bad)
+
+
+def word_splitter(segmenter: str, user_words: Path | None) -> WordSplitter:
+    """What a word is, from the shared flags."""
+    from unmask.errors import UnmaskError
+    from unmask.text.words import WordSplitter, read_user_words
+
+    words = read_user_words(user_words) if user_words else ()
+    match segmenter:
+        case "none":
+            return WordSplitter("none", words)
+        case "jieba":
+            return WordSplitter("jieba", words)
+    raise UnmaskError(f"unknown segmenter {segmenter!r}", where="--segmenter", do="give none or jieba")

@@ -1,0 +1,135 @@
+"""Whole runs as functions that return a RunConfig, and how a recipe is found: by name here, in a TOML file, in Python code."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import importlib.util
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from unmask import presets, settings
+from unmask.config import (
+    AdamW,
+    BatchSize,
+    EncoderConfig,
+    FullSentences,
+    Keeping,
+    Linear,
+    Machine,
+    MaskedTokens,
+    Minutes,
+    Pairs,
+    RunConfig,
+    SentencePair,
+    Steps,
+)
+from unmask.errors import UnmaskError
+
+
+def bert(encoder: EncoderConfig | None = None) -> RunConfig:
+    """BERT as published (Devlin et al. 2019, appendix A.2): MLM + NSP, learning rate 1e-4, linear decay; a CPU-sized batch."""
+    return RunConfig(
+        encoder=encoder or presets.bert_mini(),
+        examples=Pairs(max_length=128),
+        objectives=(MaskedTokens(), SentencePair()),
+        optimizer=AdamW(learning_rate=5e-4),
+        schedule=Linear(warmup=0.05),
+        batch=BatchSize(tokens=4096),
+        until=Steps(steps=20_000),
+    )
+
+
+def bert_chinese(encoder: EncoderConfig | None = None) -> RunConfig:
+    """BERT over Chinese characters with whole-word masking (Cui et al. 2019): words come from the corpus' segmenter."""
+    return RunConfig(
+        encoder=encoder or presets.bert_mini(21128),
+        examples=Pairs(max_length=128),
+        objectives=(MaskedTokens(whole_word=True), SentencePair()),
+        optimizer=AdamW(learning_rate=5e-4),
+        schedule=Linear(warmup=0.05),
+        batch=BatchSize(tokens=4096),
+        until=Steps(steps=20_000),
+    )
+
+
+def mlm_only(encoder: EncoderConfig | None = None) -> RunConfig:
+    """MLM on full sentences, no NSP: what RoBERTa (Liu et al. 2019, section 4) found to be enough."""
+    return RunConfig(
+        encoder=encoder or presets.bert_mini(),
+        examples=FullSentences(max_length=128),
+        objectives=(MaskedTokens(),),
+        optimizer=AdamW(learning_rate=5e-4, beta2=0.98),
+        schedule=Linear(warmup=0.06),
+        batch=BatchSize(tokens=4096),
+        until=Steps(steps=20_000),
+    )
+
+
+def demo(minutes: float = 5.0) -> RunConfig:
+    """A small BERT that learns most in a few minutes on two cores."""
+    return RunConfig(
+        encoder=presets.bert_tiny(8192),
+        examples=Pairs(max_length=64),
+        objectives=(MaskedTokens(), SentencePair()),
+        optimizer=AdamW(learning_rate=2e-3, beta2=0.98),
+        schedule=Linear(warmup=0.1),
+        batch=BatchSize(tokens=2048),
+        until=Minutes(minutes=minutes),
+        keeping=Keeping(evaluations=10, evaluation_tokens=32_768, keep_last=1),
+        machine=Machine(workers=0),
+    )
+
+
+RECIPES: dict[str, Callable[[], RunConfig]] = {f.__name__: f for f in (bert, bert_chinese, mlm_only, demo)}
+
+
+def recipe(spec: str) -> RunConfig:
+    """A recipe by name ("bert"), TOML file ("my.toml"), Python file ("my.py:function") or module ("package.module:function")."""
+    if spec.endswith(".toml"):
+        return _from_toml(Path(spec))
+    if ":" in spec:
+        return _from_code(*spec.rsplit(":", 1))
+    if (name := spec.replace("-", "_")) in RECIPES:
+        return RECIPES[name]()
+    near = difflib.get_close_matches(spec, RECIPES, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    advice = f"{hint}there are {', '.join(RECIPES)}; or give a FILE.toml or FILE.py:function"
+    raise UnmaskError(f"no recipe is called {spec!r}", do=advice)
+
+
+def _from_toml(path: Path) -> RunConfig:
+    """`[encoder] preset = "bert_mini"` begins from a preset; the other fields then change it."""
+    data = settings.read_toml(path)
+    encoder: Any = data.get("encoder")
+    if isinstance(encoder, str):
+        encoder = {"preset": encoder}
+    if isinstance(encoder, dict) and "preset" in encoder:
+        name = encoder["preset"]
+        rest = {key: value for key, value in encoder.items() if key != "preset"}
+        data["encoder"] = settings.plain(presets.preset(str(name))()) | rest
+    return settings.parse(RunConfig, data, where=str(path))
+
+
+def _from_code(place: str, name: str) -> RunConfig:
+    """Calls the user's own function; its code is trusted as the user's shell is."""
+    try:
+        if place.endswith(".py"):
+            spec = importlib.util.spec_from_file_location(Path(place).stem, place)
+            if spec is None or spec.loader is None:
+                raise ImportError(f"{place} is not a Python file")
+            module = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+        else:
+            module = importlib.import_module(place)
+        found = getattr(module, name)()
+    except (ImportError, OSError, AttributeError) as error:
+        raise UnmaskError(
+            f"the recipe can't be loaded: {error}",
+            where=f"{place}:{name}",
+            do="write it as FILE.py:function or package.module:function",
+        ) from None
+    if not isinstance(found, RunConfig):
+        raise UnmaskError(f"the recipe returned {type(found).__name__}, not a RunConfig", where=f"{place}:{name}")
+    return found
