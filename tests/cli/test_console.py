@@ -235,6 +235,7 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
         view.record(EVALUATION)
         view.record({"kind": "resume", "step": 30})
         view.record({"kind": "sample", "step": 30})
+        view.record({"kind": "message", "message": "2 threads"})
     state = (
         "loss 6.900, MLM 6.200, NSP 0.700, tokens/s 16,384, of peak 61.0 %, learning rate 1e-4, gradient norm 1.250, "
     )
@@ -244,6 +245,7 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
         f"step 20 of 1,200, {state}, about 9 min 50 s left",
         "held-out at step 30: MLM 5.900 (12.5 % right), NSP 0.600 (75.0 % right), perplexity 365.0",
         "resumed at step 30",
+        "2 threads",
         f"step 30 of 1,200, {state}, about 9 min 45 s left",
     ]
 
@@ -271,6 +273,13 @@ def test_a_progress_inside_training_shows_below_the_panel() -> None:
         time.sleep(0.4)  # one refresh
         console("evaluating, batches", 4, 4)
     assert "evaluating" in seen.plain and "evaluating: " not in seen.plain
+
+
+def test_a_plan_that_only_the_steps_tell_is_followed() -> None:
+    seen = Seen()
+    with seen.console as console, console.training("run") as view:
+        view.record(STEP | {"total_steps": 500})
+    assert seen.lines[0].startswith("step 30 of 500, ")
 
 
 def test_what_was_not_recorded_is_not_shown() -> None:

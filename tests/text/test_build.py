@@ -22,11 +22,13 @@ from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers
 
 from unmask.errors import CannotWriteError, DiskError, UnmaskError
+from unmask.files import write_folder
 from unmask.text import parts as parts_module
 from unmask.text.build import BuildOptions, build_corpus
 from unmask.text.clean import normalise, split_sentences
 from unmask.text.documents import ReadOptions
 from unmask.text.parts import Chunk, Recipe, make_part, part_path, read_part
+from unmask.text.plan import Index, make_plan
 from unmask.text.shards import Corpus
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.words import WordSplitter
@@ -193,6 +195,17 @@ def test_kept_duplicates_never_stand_on_both_sides(tmp_path, tokenizer):
     assert train and heldout and not train & heldout
 
 
+def test_no_limit_of_held_out_tokens_parts_equal_documents():
+    rng = np.random.default_rng(0)
+    exact = np.tile(rng.integers(0, 1 << 63, (20, 2), np.uint64), (3, 1))
+    index = Index(np.array([0, 60]), np.full(60, 10), exact, np.zeros((60, 0), np.uint64), 0, 0)
+    for limit in range(1, 400, 7):
+        plan = make_plan(index, drop_duplicates=False, heldout_share=0.5, heldout_tokens=limit, shard_tokens=1000)
+        sides = [{tuple(row) for row in exact[plan.place == number].tolist()} for number in range(len(plan.names))]
+        assert plan.names == ["heldout-00000", "train-00000"]
+        assert not sides[0] & sides[1]
+
+
 def test_B015_a_line_of_100_000_characters_is_stored_whole(tmp_path, tokenizer):
     for name, text in {"one-word": "a" * 100_000, "words": "ab " * 33_333 + "c", "hanzi": "天" * 100_000}.items():
         (tmp_path / f"{name}.txt").write_text(text)
@@ -203,10 +216,13 @@ def test_B015_a_line_of_100_000_characters_is_stored_whole(tmp_path, tokenizer):
 
 
 def test_B021_empty_and_blank_documents_are_skipped_and_counted(tmp_path, tokenizer):
-    source = write_jsonl(tmp_path / "a.jsonl", ["x y. z w.", "", "   ", "p q. r s.", "\u0003", "\ufeff"])
+    source = write_jsonl(
+        tmp_path / "a.jsonl", ["x y. z w.", "", "   ", "p q. r s.\n\u200b\nt u.", "\u0003", "\u200b", "\ufeff"]
+    )
     about = build_corpus([source], tmp_path / "c", tokenizer, BuildOptions(heldout_share=0))
     assert about["splits"]["train"]["documents"] == 2
-    assert about["report"]["read"]["empty"] + about["report"]["clean"]["empty_documents"] == 4
+    assert about["report"]["read"]["empty"] + about["report"]["clean"]["empty_documents"] == 5
+    assert about["report"]["clean"]["empty_sentences"] == 1
     corpus = Corpus.open(tmp_path / "c", "train")
     assert (corpus.document_tokens() > 0).all() and (corpus.document_sentences() > 0).all()
 
@@ -266,12 +282,15 @@ def test_a_folder_that_is_no_corpus_is_never_replaced(tmp_path, tokenizer):
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "thesis.txt").write_text("years of work")
     (tmp_path / "file").write_text("x")
+    with write_folder(tmp_path / "model", about={"format": "model"}) as folder:
+        (folder / "weights").write_text("years of work")
     (tmp_path / "c.parts").mkdir()
     (tmp_path / "c.parts" / "thesis.txt").write_text("years of work")
-    for name in ("mine", "file", "c"):
+    for name in ("mine", "file", "model", "c"):
         with pytest.raises(CannotWriteError):
             build_corpus([source], tmp_path / name, tokenizer)
     assert [path.name for path in (tmp_path / "mine").iterdir()] == ["thesis.txt"]
+    assert (tmp_path / "model" / "weights").read_text() == "years of work"
     assert [path.name for path in (tmp_path / "c.parts").iterdir()] == ["thesis.txt"]
 
 

@@ -29,14 +29,14 @@ NUMPY_STYLE = """
 
     See Also
     --------
-    ndarray.sum : Equivalent method for the arrays.
+    ndarray.sum
+        The equivalent method for all of the arrays.
 
     Notes
     -----
     Arithmetic is modular, and no error is raised on overflow::
 
-        sum(a) is the same as
-        b = [x for x in a if x]
+        The words of a literal block are code in some language.
 
     - The first case is ``fast`` for small arrays.
     - The second is *slow* for all of them.
@@ -209,6 +209,7 @@ def test_this_python_has_its_topics_and_the_files_come_in_a_fixed_order():
     modules = [file.module for file in files]
     assert files == doc_files() and "argparse" in modules and "numpy" in modules
     assert len({file.path for file in files}) == len(files)
+    assert not any("license" in file.path.name.lower() for file in files)
     assert not any({"test", "tests"} & set(file.path.parts[-4:]) for file in files)
     topics = Path(sysconfig.get_path("stdlib"), "pydoc_data", "topics.py")
     assert len("".join(file_texts(DocFile(topics, "pydoc_data.topics"), DocCounts()))) > 200_000

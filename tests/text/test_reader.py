@@ -239,6 +239,10 @@ def test_a_damaged_header_is_never_replaced_by_the_next_row():
         parsed(b"te\xffxt\nabc\ndef\n", "csv", skip_bad=5)
 
 
+def test_a_csv_field_may_be_longer_than_the_csv_module_allows_by_itself():
+    assert len(parsed(b'text,n\n"' + b"a" * 200_000 + b'",1\n', "csv", 4096)[0][0].text) == 200_000
+
+
 def test_quotes_are_ordinary_characters_in_tsv():
     assert [d.text for d in parsed(b'text\tn\n"a\t1\n5" b\t2\n', "tsv")[0]] == ['"a', '5" b']
 

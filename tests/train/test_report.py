@@ -108,7 +108,7 @@ def test_a_run_without_metrics_gives_a_page(tmp_path: Path) -> None:
 
 def test_a_run_that_still_goes_on_says_how_long_it_will_take(tmp_path: Path) -> None:
     records = [{"kind": "plan", "step": 0, "total_steps": 400}, *map(step, range(1, 101))]
-    page = page_of(write_run(tmp_path / "run", records))
+    page = page_of(write_run(tmp_path / "run", records, result={"status": "running"}))
     assert "running" in page.words and "step 100 of 400, about 1 min 15 s left" in page.words
 
 
@@ -289,6 +289,7 @@ def test_a_sample_of_another_shape_is_passed_over(tmp_path: Path, changes: dict[
         (["[CLS]", "北", "京", "是", "python", "[SEP]"], "[CLS] 北京是python [SEP]"),
         (["<s>", "The", "Ġcaf", "Ã©", "Ġopens", ".", "</s>"], "<s> The café opens. </s>"),
         (["▁The", "▁cat", "s"], "The cats"),
+        (["don", "'", "t", "call", "_", "_", "dict", "_", "_"], "don't call__dict__"),
         (["##", "a"], "## a"),
     ],
 )

@@ -51,9 +51,9 @@ def doctor(
         }
         console.table("Optional", [[name, use, there[name]] for name, use in extras.items()], ["package", "for", ""])
         if bench:
-            speeds = [["float32", matmul_peak(device, torch.float32, 1.0)]]
+            speeds = {"float32": matmul_peak(device, torch.float32, 1.0)}
             if choose_precision(Machine(), device) == torch.bfloat16 or torch.ops.mkldnn._is_mkldnn_bf16_supported():
-                speeds.append(["bfloat16", matmul_peak(device, torch.bfloat16, 1.0)])
+                speeds["bfloat16"] = matmul_peak(device, torch.bfloat16, 1.0)
             console.table(
-                "Matrix products (1,024 cubed)", [[name, f"{speed / 1e9:.0f} GFLOP/s"] for name, speed in speeds]
+                "Matrix products (1,024 cubed)", [[name, f"{speed / 1e9:.0f} GFLOP/s"] for name, speed in speeds.items()]
             )

@@ -145,7 +145,8 @@ def _finish(console: Console, out: Path, outcome: Outcome) -> None:
         raise typer.Exit(outcome.exit_code)
     show_result(console, out)
     console.say(
-        f"\nModel: {out / 'model'}   Report: {out / 'report.html'}\nNext: unmask fill {out / 'model'} 'Some text with a [MASK] in it.'"
+        f"\nModel: {out / 'model'}   Report: {out / 'report.html'}\n"
+        f"Next: unmask fill {out / 'model'} 'Some text with a [MASK] in it.'"
     )
 
 

@@ -79,6 +79,8 @@ class TrainingView:
             self._total = int(record["total_steps"])
             reason = record.get("reason")
             self._port.line(f"plan: {count(self._total)} steps" + (f" ({one_line(reason)})" if reason else ""))
+        elif kind == "message":
+            self._port.line(one_line(record["message"]))
         elif kind == "resume":
             self._port.line(f"resumed at step {count(record['step'])}")
 
@@ -104,6 +106,7 @@ class TrainingView:
 
     def _step(self, record: Mapping[str, Any]) -> None:
         self._last = record
+        self._total = int(record.get("total_steps") or self._total)
         self._heard_at = now = self._port.clock()
         if self._first is None and number(record.get("seconds")) is not None:
             self._first = float(record["step"]), float(record["seconds"])

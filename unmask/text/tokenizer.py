@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from unmask.errors import UnmaskError
 from unmask.files import write_file
-from unmask.text.tokenizer_files import KINDS, Kind, build, read_folder, special_tokens, without_panic
+from unmask.text.tokenizer_files import CHECK_TEXT, KINDS, Kind, build, read_folder, special_tokens, without_panic
 from unmask.text.vocabulary import Vocabulary
 from unmask.text.words import WordSplitter
 
@@ -75,7 +75,7 @@ class Tokenizer:
 
         Where a vocabulary could only spell such a text with the special token itself, it becomes the unknown token.
         """
-        with without_panic("This text can't be tokenised"):
+        with without_panic("This text can't be tokenised", CHECK_TEXT):
             encodings = self._plain.encode_batch(list(texts), add_special_tokens=False)
         splitter = words or WordSplitter()
         return [
@@ -87,7 +87,7 @@ class Tokenizer:
         """A text of ours in which "[MASK]" and the like *are* special; none are added around it."""
         if self._marked is None:
             self._marked = build(self._json)
-        with without_panic("This text can't be tokenised"):
+        with without_panic("This text can't be tokenised", CHECK_TEXT):
             encoding = self._marked.encode(text, add_special_tokens=False)
         encoded = self._encoded(text, encoding, WordSplitter(), forbid=False)
         special = np.isin(encoded.ids, self.special_ids)
@@ -114,7 +114,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int] | NDArray[np.integer]) -> str:
         """Text of ids, special tokens shown; white space is not always what it was."""
-        with without_panic("These ids can't be decoded"):
+        with without_panic("These ids can't be decoded", "Give ids of this tokenizer only."):
             return str(self._plain.decode([int(id) for id in ids], skip_special_tokens=False))
 
     def token(self, id: int) -> str:
@@ -127,14 +127,14 @@ class Tokenizer:
 
     def pre_tokens(self, text: str) -> list[str]:
         """The parts that are cut into pieces one by one, after normalisation and in the model's own letters."""
-        with without_panic("This text can't be tokenised"):
+        with without_panic("This text can't be tokenised", CHECK_TEXT):
             plain = self._plain.normalizer.normalize_str(text) if self._plain.normalizer else text
             parts = self._plain.pre_tokenizer.pre_tokenize_str(plain) if self._plain.pre_tokenizer else [(plain, ())]
         return [part for part, _ in parts]
 
     def model_ids(self, pre_token: str) -> list[int]:
         """The pieces of one of `pre_tokens`."""
-        with without_panic("This text can't be tokenised"):
+        with without_panic("This text can't be tokenised", CHECK_TEXT):
             return [token.id for token in self._plain.model.tokenize(pre_token)]
 
     def documents(self) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -43,15 +43,18 @@ _PLAIN_PATTERN = re.compile(
 )
 
 
+CHECK_TEXT = "Take that text out, or clean it first; if it looks fine to you, please report it."
+
+
 @contextmanager
-def without_panic(what: str) -> Iterator[None]:
+def without_panic(what: str, do: str = _DO_GET_ANOTHER) -> Iterator[None]:
     """Turns whatever the tokenizers library raises, panics included, into an UnmaskError that begins with `what`."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit, GeneratorExit, MemoryError, UnmaskError):
         raise
     except BaseException as error:
-        raise UnmaskError(f"{what}: {type(error).__name__}: {str(error)[:300]}", do=_DO_GET_ANOTHER) from error
+        raise UnmaskError(f"{what}: {type(error).__name__}: {str(error)[:300]}", do=do) from error
 
 
 def build(content: bytes) -> tokenizers.Tokenizer:

@@ -102,7 +102,7 @@ def train(
         case "bpe":
             content = _bpe(sample, look, prepare, options)
         case "unigram":
-            content = _unigram(sample, look, prepare, options)
+            content = _unigram(sample, look, prepare, options, len(kept))
         case _:
             content = _wordpiece(sample, look, prepare, options, _entries(characters, kept))
     tokenizer = Tokenizer(content, look.config(options.lowercase, options.strip_accents))
@@ -187,15 +187,15 @@ def _bpe(sample: Sample, look: Style, prepare: Preparation, options: TrainOption
     return frame(byte_level(vocabulary, merges), look, vocabulary, _extra(options, vocabulary))
 
 
-def _unigram(sample: Sample, look: Style, prepare: Preparation, options: TrainOptions) -> dict[str, Any]:
+def _unigram(sample: Sample, look: Style, prepare: Preparation, options: TrainOptions, alphabet: int) -> dict[str, Any]:
     """The set of pieces comes from the library, their scores from us: its own differ from run to run in the third digit."""
     first = [*look.specials.values(), *options.extra_tokens]
+    _require(len(first) + alphabet + 1, options)  # one for the mark of a space
     trainer = trainers.UnigramTrainer(
         vocab_size=options.vocab_size - len(first), show_progress=False, special_tokens=[], unk_token=None
     )
     learned = _learn(tokenizers.Tokenizer(models.Unigram()), trainer, look, sample, prepare)
     pieces = sorted({piece for piece, _ in learned["model"]["vocab"]} - set(first))
-    _require(len(first) + sum(len(piece) == 1 for piece in pieces), options)
     scored = estimate_scores(pieces, look, prepared(sample, look.normalise, prepare))
     scored = [(token, NEVER) for token in first] + scored
     vocabulary = {piece: id for id, (piece, _) in enumerate(scored)}
@@ -209,7 +209,7 @@ def _learn(
     learner.pre_tokenizer = pre_tokenizers.Sequence(
         [*look.before_cut, pre_tokenizers.Split(CUT, "removed"), *look.after_cut]
     )
-    with without_panic("The tokenizer can't be learned"):
+    with without_panic("The tokenizer can't be learned", "Try another kind or size, and please report this."):
         learner.train_from_iterator(prepared(sample, look.normalise, prepare), trainer)
         learned: dict[str, Any] = json.loads(learner.to_str())
     return learned

@@ -45,7 +45,7 @@ def _count_words(look: Style, texts: Iterable[str]) -> tuple[list[str], np.ndarr
 
 def _segment(pieces: list[str], scores: list[float], words: list[str], times: np.ndarray) -> np.ndarray:
     """How often each piece is used when every word is cut in its most probable way."""
-    with without_panic("The tokenizer can't be learned"):
+    with without_panic("The tokenizer can't be learned", "Try another kind or size, and please report this."):
         tokenizer = tokenizers.Tokenizer(unigram([("\x00", NEVER), *zip(pieces, scores, strict=True)], unk_id=0))
         counts = np.zeros(len(pieces) + 1, np.int64)
         for start in range(0, len(words), _BATCH):

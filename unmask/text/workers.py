@@ -73,7 +73,7 @@ class _Worker(Generic[Job, Result]):
         self.log = log
         self.connection, theirs = Pipe()
         code = f"from unmask.text.workers import serve; serve({theirs.fileno()})"
-        paths = os.pathsep.join(path for path in sys.path if path)
+        paths = os.pathsep.join(path or os.getcwd() for path in sys.path)
         with open(log, "ab") as stderr:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-c", code],

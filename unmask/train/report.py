@@ -3,8 +3,8 @@
 The page is a single file that asks nothing of the network and runs only the script written into it (a strict
 content security policy holds it to that). Without JavaScript it shows the same pictures, not interactive.
 
-Of run.json["result"] the page uses, each when present: `status` ("finished" or "stopped"), `why` (words) and
-`unigram_entropy` (nats a token, of the held-out text). Without a result the run counts as running.
+Of run.json["result"] the page uses, each when present: `status` ("running", "finished", anything else:
+stopped), `why` (words) and `unigram_entropy` (nats a token, of the held-out text). No result: the run counts as running.
 """
 
 from __future__ import annotations

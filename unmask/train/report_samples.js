@@ -13,7 +13,10 @@ class Sentence {
       else html(special ? "small" : "bdi", "", text, words);
     });
     if (sentence.more) words.append(" …");
-    const places = html("div", "places", undefined, this.box);
+    const fold = html("details", "", undefined, this.box);
+    fold.open = this.box === parent.firstChild;
+    html("summary", "", "Guesses word by word", fold);
+    const places = html("div", "places", undefined, fold);
     this.places = sentence.truth.map((truth, place) => this.place(truth, place, places));
   }
 

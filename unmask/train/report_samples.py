@@ -12,7 +12,8 @@ _STEPS, _SENTENCES, _PIECES, _PLACES, _GUESSES, _LETTERS = 48, 4, 200, 24, 5, 40
 _BYTES = 600_000
 _SPECIAL = re.compile(r"\[[A-Z]+\d*\]|<[a-z/]+>")
 _NO_SPACE = re.compile("[\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef\U00020000-\U0003ffff]")
-_CLOSES, _OPENS = set(".,;:!?)]}%’”'"), set("([{“‘")
+_CLOSES, _OPENS = set(".,;:!?)]}%’”'_"), set("([{“‘_")
+_AFTER_APOSTROPHE = {"s", "t", "d", "m", "re", "ve", "ll"}  # don't, it's, we've
 
 
 class Samples:
@@ -67,6 +68,8 @@ def pieces(tokens: list[str]) -> list[tuple[str, bool]]:
         text, space = _piece(token, words)
         before = shown[-1][0] if shown else ""
         if not words and (_NO_SPACE.match(text) or _NO_SPACE.match(before[-1:]) or text in _CLOSES or before in _OPENS):
+            space = False
+        if before[-1:] in ("'", "’") and text in _AFTER_APOSTROPHE:
             space = False
         if before and (_SPECIAL.fullmatch(text) or _SPECIAL.fullmatch(before)):
             space = True

@@ -55,12 +55,12 @@ def status(run: dict[str, Any], history: History) -> Status:
     step, total = int(history.last_step.get("step", 0)), _total_steps(run, history)
     share = min(step / total, 1.0) if total else None
     progress = f"step {text.count(step)} of {text.count(total)}" if total else f"step {text.count(step)}"
-    if not isinstance(result, dict):
+    if not isinstance(result, dict) or result.get("status") == "running":
         if share and share < 1 and "seconds" in history.last_step:
             progress += f", about {text.duration(history.last_step['seconds'] * (1 / share - 1))} left"
-        return Status("running", "no result was recorded when this page was written", share, progress)
+        return Status("running", "not at its end when this page was written", share, progress)
     word = str(result.get("status", "finished"))
-    return Status(word if word in ("running", "finished") else "stopped", str(result.get("why") or ""), share, progress)
+    return Status(word if word == "finished" else "stopped", str(result.get("why") or ""), share, progress)
 
 
 def summary(history: History, unigram_entropy: float | None) -> str:
@@ -112,7 +112,11 @@ def _spent(run: dict[str, Any], history: History) -> Iterator[Card]:
             "Tokens a second", text.compact(speed), note=f"{text.percent(peak)} of peak" if peak else "mean of the run"
         )
     if "seconds" in last:
-        yield Card("Training time", text.duration(last["seconds"]), note=f"{text.count(last['step'])} steps")
+        yield Card(
+            "Training time",
+            text.duration(last["seconds"]),
+            note=f"{text.count(last['step'])} step{'s' * (last['step'] != 1)}",
+        )
     model = run.get("model")
     if isinstance(model, dict) and (size := text.number(model.get("parameters"))) is not None:
         yield Card("Parameters", text.compact(size), note=text.count(size))
@@ -212,7 +216,7 @@ def _counted(part: dict[str, Any], key: str) -> str:
 
 def _total_steps(run: dict[str, Any], history: History) -> int:
     sizes = [text.number(plan.get("total_steps")) for plan in plans(run, history)]
-    return int(next((size for size in reversed(sizes) if size), 0))
+    return int(history.last_step.get("total_steps") or next((size for size in reversed(sizes) if size), 0))
 
 
 def _mean(history: History, name: str) -> float | None:
