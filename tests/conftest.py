@@ -15,3 +15,22 @@ def shared() -> Path:
     if not (SHARED / "data").is_dir():
         pytest.skip("needs the project's shared data folder beside the repository (../shared)")
     return SHARED
+
+
+@pytest.fixture(scope="session")
+def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A real corpus of token shards from a few hundred made-up English documents; 512 tokens of WordPiece."""
+    from made_up import english_documents
+
+    from unmask.text.build import BuildOptions, build_corpus
+    from unmask.text.train_tokenizer import TrainOptions, train
+
+    folder = tmp_path_factory.mktemp("small")
+    documents = english_documents(400)
+    (folder / "text.txt").write_text("\n\n".join(documents), encoding="utf-8")
+    tokenizer, _ = train(documents, TrainOptions(vocab_size=512, lowercase=True))
+    from unmask.text.documents import ReadOptions
+
+    options = BuildOptions(read=ReadOptions(separator="blank"), heldout_share=0.1, duplicates="exact")
+    build_corpus([str(folder / "text.txt")], folder / "corpus", tokenizer, options, workers=1)
+    return folder / "corpus"

@@ -58,3 +58,21 @@ def random_documents(count: int, seed: int = 0, size: int = 64) -> list[list[lis
     return [
         [rng.integers(5, size, rng.integers(1, 41)).tolist() for _ in range(rng.integers(1, 9))] for _ in range(count)
     ]
+
+
+def english_documents(count: int, seed: int = 0) -> list[str]:
+    """Documents of short sentences with some grammar, so that a model has something to learn."""
+    rng = np.random.default_rng(seed)
+    nouns = "cat dog bird river garden letter teacher doctor window market engine village winter song".split()
+    verbs = "sees likes follows paints carries remembers forgets repairs visits".split()
+    kinds = "old young quiet bright green heavy careful distant".split()
+    pick = lambda words: words[int(rng.integers(len(words)))]
+    documents = []
+    for _ in range(count):
+        hero, place = pick(nouns), pick(nouns)
+        sentences = [
+            f"The {pick(kinds)} {hero} {pick(verbs)} the {pick(nouns)} near the {place}."
+            for _ in range(int(rng.integers(3, 12)))
+        ]
+        documents.append(" ".join(sentences))
+    return documents

@@ -141,5 +141,13 @@ class _Stream(IterableDataset[tuple[PackedBatch, Cursor]]):
 def load(batches: Batches, cursor: Cursor, *, workers: int, pin: bool = False) -> Iterator[tuple[PackedBatch, Cursor]]:
     """The batches from `cursor` on, made ahead of use by `workers` processes (0: in this one, when asked for)."""
     stream = _Stream(batches, cursor)
-    prefetch = 4 if workers else None
-    return iter(DataLoader(stream, batch_size=None, num_workers=workers, prefetch_factor=prefetch, pin_memory=pin))
+    return iter(
+        DataLoader(
+            stream,
+            batch_size=None,
+            num_workers=workers,
+            prefetch_factor=4 if workers else None,
+            pin_memory=pin,
+            generator=torch.Generator(),  # else starting a loader would draw from the state that dropout draws from
+        )
+    )

@@ -17,6 +17,7 @@ from unmask import settings
 from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig, MaskedTokens, Minutes, RunConfig, Steps, Tokens
 from unmask.errors import CannotWriteError, UnmaskError
+from unmask.files import remove_leftovers
 from unmask.hub.files import LoadedModel, load_model, restore_into, save_weights
 from unmask.loader import Batches
 from unmask.measure.fill import samples
@@ -154,6 +155,8 @@ def _checked(loaded: LoadedModel) -> LoadedModel:
 
 
 def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome:
+    for place in (folder, folder / "steps"):
+        remove_leftovers(place, alone=True)  # of a run that was killed; the lock says that nobody else writes here
     set_threads(run.machine)
     train = Corpus.open(run.corpus, "train", progress=progress)
     heldout = Corpus.open(run.corpus, "heldout", progress=progress)

@@ -173,8 +173,12 @@ def test_a_dumb_terminal_is_treated_as_a_file(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("TERM", "dumb")
     seen = Seen(terminal=True)
     with seen.console as console:
-        console("reading, documents", 10, 10)
-    assert seen.err.getvalue() == "reading: 10 documents in 0.0 s\n"
+        for done in (5, 10):
+            console("reading, documents", done, 20)
+            seen.clock.now += 10
+        console("reading, documents", 20, 20)
+    lines = ["reading: 10 of 20 documents (50.0 %), 1/s, about 10 s left", "reading: 20 documents in 20 s"]
+    assert seen.lines == lines
 
 
 def test_an_error_is_at_most_three_lines_that_cannot_act() -> None:
@@ -265,12 +269,22 @@ def test_the_panel_fits_the_terminal_and_stays_when_the_run_ends(monkeypatch: py
     assert "step 30 of 1" in shown and "16,384" in shown and "█" in shown and "▁" in shown
 
 
+def test_a_terminal_gets_the_panel_instead_of_lines() -> None:
+    seen = Seen(terminal=True)
+    with seen.console as console, console.training("run") as view:
+        for number in range(1, 4):
+            seen.clock.now += 11
+            view.record(STEP | {"step": number})
+        view.record(EVALUATION)
+    assert "step 2, loss" not in seen.plain and "held-out at step 30: MLM 5.900" in seen.plain
+
+
 def test_a_progress_inside_training_shows_below_the_panel() -> None:
     seen = Seen(terminal=True)
     with seen.console as console, console.training("run") as view:
         view.record(STEP)
         console("evaluating, batches", 1, 4)
-        time.sleep(0.4)  # one refresh
+        time.sleep(0.7)  # one refresh
         console("evaluating, batches", 4, 4)
     assert "evaluating" in seen.plain and "evaluating: " not in seen.plain
 

@@ -483,8 +483,35 @@ def test_a_full_disk_is_said_and_the_old_corpus_stays(tmp_path, tokenizer):
     assert manifest(tmp_path / "c") == old
 
 
-@pytest.mark.parametrize(("name", "hanzi", "documents"), [("en_wikitext2_valid", 0.0, 60), ("zh_docs_react", 0.5, 158)])
-def test_real_corpora_in_both_languages(tmp_path, shared, tokenizer, name, hanzi, documents):
+MEMORY_SCRIPT = """
+import resource, sys
+from pathlib import Path
+from unmask.text.build import build_corpus
+from unmask.text.tokenizer import Tokenizer
+
+build_corpus([sys.argv[1]], sys.argv[2], Tokenizer.load(Path(sys.argv[3])), workers=2, chunk_characters=100_000)
+print(sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024)
+"""
+
+
+@pytest.mark.slow
+def test_B017_memory_does_not_grow_with_the_corpus(tmp_path, tokenizer):
+    tokenizer.save(tmp_path / "t")
+    peaks = []
+    for count in (2000, 16_000):
+        texts = [" ".join(some) for some in zip(*[iter(some_texts(4 * count))] * 4, strict=True)]
+        source = write_jsonl(tmp_path / f"{count}.jsonl", texts)
+        command = [sys.executable, "-c", MEMORY_SCRIPT, source, str(tmp_path / str(count)), str(tmp_path / "t")]
+        peaks.append(float(subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout))
+    text_mib = Path(source).stat().st_size / 2**20
+    print(peaks, text_mib)
+    assert text_mib > 5
+    assert peaks[1] - peaks[0] < 2 * text_mib, "as tokens alone the text would be larger"
+    assert peaks[1] < 400  # MiB, most of it libraries
+
+
+@pytest.mark.parametrize(("name", "hanzi"), [("en_wikitext2_valid", 0.0), ("zh_docs_react", 0.5)])
+def test_real_corpora_in_both_languages(tmp_path, shared, tokenizer, name, hanzi):
     with gzip.open(shared / "data" / "corpora" / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
         lines = [line for line, _ in zip(file, range(40), strict=False)]
     (tmp_path / "a.jsonl").write_text("".join(lines))

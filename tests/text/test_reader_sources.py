@@ -18,7 +18,8 @@ import pytest
 import zstandard
 
 from unmask.errors import UnmaskError
-from unmask.text import streams
+from unmask.text import pydocs, streams
+from unmask.text.pydocs import DocFile
 from unmask.text.reader import ReadOptions, ReadReport, read_documents
 from unmask.text.tables import hub_name
 
@@ -272,6 +273,15 @@ def test_B017_a_corpus_three_times_the_address_space_streams(tmp_path):
     assert path.stat().st_size > 3 * 40_000_000
     done = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True)
     assert done.stdout == "60000\n", done.stderr
+
+
+def test_python_docs_are_a_source_whose_unreadable_files_are_counted(tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text('"""' + "A sentence of the documentation of it. " * 9 + '"""')
+    (tmp_path / "b.py").write_text("def broken(:")
+    files = [DocFile(tmp_path / name, name) for name in ("a.py", "b.py")]
+    monkeypatch.setattr(pydocs, "doc_files", lambda: files)
+    texts, report = read("python-docs", "python-docs")
+    assert len(texts) == 1 and report.files == 2 and report.repeated == 1 and report.ignored == {"does not parse": 1}
 
 
 def test_real_corpora_are_read_whole(shared):

@@ -121,6 +121,8 @@ def test_special_strings_in_plain_text_are_plain_text(shared, kind):
     for text in [*names, " ".join(names), "".join(names), *(f"the {name} word" for name in names)]:
         assert not forged & set(tokenizer.encode([text])[0].ids.tolist()), text
     mask = tokenizer.token(tokenizer.mask_token_id)
+    spelled = [tokenizer.token(id).strip("#▁") for id in tokenizer.encode([mask])[0].ids]
+    assert "".join(spelled) == mask and len(spelled) > 1
     marked = tokenizer.encode_marked(f"the {mask} word")
     at = marked.ids.tolist().index(tokenizer.mask_token_id)
     assert (marked.ids == tokenizer.mask_token_id).sum() == 1

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from test_tokenizer import auto, check_equal, minilm
 from tokenizer_corpus import KINDS, ODD_LINES, corpus, lines, trained
@@ -57,6 +59,33 @@ def test_a_published_bert_learns_the_words_of_a_field(shared, tmp_path):
     assert [[old.token(id) for id in ids] for ids in pieces][0][0].startswith("my")
     new.save(tmp_path)
     check_equal(new, auto(tmp_path), ["Myocarditis is no cardiomyopathies"])
+
+
+def test_merging_goes_on_as_plain_byte_pair_encoding_would():
+    old, _ = train(["ab ab cd"], TrainOptions(kind="bpe", vocab_size=264))
+    text = "abcabcd abab cdcd abcd xabx aaaa aaaaaa the then they bathe " * 3 + "abcd they"
+    new, _ = extend(old, [text], 15, min_frequency=2)
+    counts = Counter(old.pre_tokens(text))
+    words = {word: [old.token(id) for id in old.model_ids(word)] for word in counts}
+    expected: list[str] = []
+    while len(expected) < 15:
+        pairs: Counter[tuple[str, str]] = Counter()
+        for word, pieces in words.items():
+            for pair in zip(pieces, pieces[1:], strict=False):
+                pairs[pair] += counts[word]
+        best = min(
+            (pair for pair in pairs if "".join(pair) not in old.pieces() + expected), key=lambda p: (-pairs[p], p)
+        )
+        if pairs[best] < 2:
+            break
+        expected.append("".join(best))
+        for word, pieces in words.items():
+            at = 0
+            while at < len(pieces) - 1:
+                if (pieces[at], pieces[at + 1]) == best:
+                    pieces[at : at + 2] = ["".join(best)]
+                at += 1
+    assert new.pieces()[old.vocab_size :] == expected and len(expected) == 15
 
 
 def test_unknown_characters_become_known(shared):

@@ -125,3 +125,10 @@ def test_code_named_in_a_configuration_does_not_travel(tmp_path, content):
     (tmp_path / "tokenizer_config.json").write_text('{"auto_map": {"AutoTokenizer": ["x.Evil", null]}}')
     Tokenizer.load(tmp_path).save(tmp_path / "out")
     assert "auto_map" not in (tmp_path / "out" / "tokenizer_config.json").read_text()
+
+
+def test_a_panic_of_the_library_is_an_ordinary_error(content):
+    split = {"type": "Split", "pattern": {"Regex": "(a+)+$"}, "behavior": "Isolated", "invert": False}
+    with pytest.raises(UnmaskError, match="PanicException") as error:
+        Tokenizer({**content, "pre_tokenizer": split}, {})
+    assert not isinstance(error.value.__cause__, Exception), "else this test no longer tests panics"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import random
 import subprocess
@@ -233,6 +234,16 @@ def test_unigram_scores_segment_as_well_as_the_librarys_own(shared, tmp_path):
     theirs.train_from_iterator(texts, trainers.UnigramTrainer(vocab_size=1995, show_progress=False, unk_token="<unk>"))
     count = sum(len(encoding) for encoding in theirs.encode_batch(texts))
     assert sum(len(encoded.ids) for encoded in ours.encode(texts)) < 1.03 * count
+    nats = [_nats(json.loads(theirs.to_str()), [e.ids for e in theirs.encode_batch(texts)])]
+    nats.append(_nats(ours.documents()[0], [e.ids for e in ours.encode(texts)]))
+    assert nats[1] < 1.01 * nats[0]
+
+
+def _nats(content, texts) -> float:
+    """Length of the texts in the code that the scores stand for."""
+    scores = [score for _, score in content["model"]["vocab"]]
+    assert sum(math.exp(score) for score in scores if score > -50) < 1.1 + (scores[0] == 0)
+    return -sum(scores[id] for ids in texts for id in ids)
 
 
 def test_the_path_of_saving_is_made(tmp_path: Path):

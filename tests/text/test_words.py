@@ -139,3 +139,9 @@ def test_chinese_whole_words_mask_a_binomial_share_of_each_sentence(shared):
         assert lengths.max() <= 12
         if hanzi > 50:
             assert 1.1 < len(encoded.ids) / encoded.word_starts.sum() < 2.5
+
+
+def test_a_token_that_reaches_over_words_joins_them():
+    text = "ab cd, ef"  # words: ab | cd | , | ef
+    offsets = np.array([[0, 1], [1, 4], [4, 5], [5, 6], [7, 9]], np.int32)
+    assert WordSplitter().token_starts(text, offsets).tolist() == [True, False, False, True, True]

@@ -43,8 +43,9 @@ def test_jobs_are_taken_only_as_workers_get_free(tmp_path):
 
 
 def test_stopping_early_does_not_wait_for_long_jobs(tmp_path):
-    with closing(work(time.sleep, [0, 60, 60], count=2, log=tmp_path / "log")) as results:
+    with closing(work(time.sleep, [0, 60, 0, 60], count=2, log=tmp_path / "log")) as results:
         next(results)
+        next(results)  # of the third job: so a worker is at the second
         assert children()
         begin = time.monotonic()
     assert time.monotonic() - begin < 5
@@ -71,7 +72,19 @@ def test_an_error_in_a_worker_is_raised_here_with_its_cause(tmp_path):
     assert not children()
 
 
-def test_a_worker_that_leaves_is_an_error_that_quotes_its_last_words(tmp_path):
-    (tmp_path / "log").write_text("earlier\nbad memory\n")
-    with pytest.raises(UnmaskError, match="ended with exit code 3: bad memory"):
+def test_a_worker_that_dies_is_an_error_that_quotes_its_last_words(tmp_path):
+    (tmp_path / "log").write_text("words of another run\n")
+    with pytest.raises(UnmaskError, match=r"ended with exit code 3\.\n"):
         list(work(os._exit, [3], count=1, log=tmp_path / "log"))
+    with pytest.raises(UnmaskError, match="was killed by signal 9: bad memory"):
+        list(work(os.system, ["echo bad memory >&2; kill -9 $PPID"], count=1, log=tmp_path / "log"))
+    assert not children()
+
+
+def test_workers_import_what_their_parent_imports(tmp_path, monkeypatch):
+    (tmp_path / "only_here.py").write_text("def double(x):\n    return 2 * x\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend("")  # as in `python -c`
+    from only_here import double  # type: ignore[import-not-found]
+
+    assert list(work(double, [21], count=1, log=tmp_path / "log")) == [42]

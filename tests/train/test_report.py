@@ -93,6 +93,7 @@ def test_the_words_accuracy_and_reference_belong_to_the_loss_whose_exponential_i
         ([evaluation(0, 9.0)], "Held-out MLM loss 9.00"),
         ([step(5, loss=None, losses={})], "step 5"),
         ([step(1, loss=1e300, losses={"mlm": float("nan")}, grad_norm=float("inf"))], "step 1"),
+        ([step(1, grad_norm=1.7e308), step(2, grad_norm=-1.7e308)], "step 2"),
         ([step(3, learning_rate=0.0, padding=0.0, tokens_per_second=0.0)], "step 3"),
     ],
 )

@@ -57,7 +57,7 @@ def read_options(field: str, separator: str, skip_bad: int) -> ReadOptions:
     """The reader's options from the shared flags."""
     from unmask.text.documents import ReadOptions
 
-    return ReadOptions(field=field or None, separator=separator, skip_bad=skip_bad)
+    return ReadOptions(field=field or None, separator=separator.replace("\\n", "\n"), skip_bad=skip_bad)
 
 
 def word_splitter(segmenter: str, user_words: Path | None) -> WordSplitter:

@@ -55,9 +55,15 @@ def _documents(source: Source, reading: Reading) -> Iterator[Document]:
 
 
 def _python_docs(reading: Reading) -> Iterator[Document]:
-    for document in pydocs.python_docs():
+    counts = pydocs.DocCounts()
+    for document in pydocs.python_docs(counts):
         if accepted := reading.accept(document.text, document.source, document.record):
             yield accepted
+    report = reading.report
+    report.files += counts.files
+    for label, count in (("does not parse", counts.unreadable), ("too large to be prose", counts.too_large)):
+        if count:
+            report.ignored[label] = report.ignored.get(label, 0) + count
 
 
 def _zip(name: str, reading: Reading) -> Iterator[Document]:

@@ -40,6 +40,7 @@ def work(function: Callable[[Job], Result], jobs: Iterable[Job], *, count: int, 
     """
     idle: list[_Worker[Job, Result]] = []
     busy: list[_Worker[Job, Result]] = []
+    log.unlink(missing_ok=True)  # the words of an earlier run would be taken for those of this one
     try:
         for job in jobs:
             while not idle:

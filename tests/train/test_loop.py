@@ -1,0 +1,190 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_runs import ignore, losses, result, small_run, weights
+
+from unmask import road
+from unmask.config import AdamW, BatchSize, Machine, Minutes, Tokens
+from unmask.errors import CannotWriteError, UnmaskError
+from unmask.objectives.masked import MaskedTokenObjective
+from unmask.train.loop import Diverged
+
+
+def stop_after(step: int, number: signal.Signals = signal.SIGTERM) -> Callable[[dict[str, Any]], None]:
+    """Asks this process to stop when a step has been recorded."""
+
+    def view(record: dict[str, Any]) -> None:
+        if record["kind"] == "step" and record["step"] == step:
+            os.kill(os.getpid(), number)
+
+    return view
+
+
+def test_B038_resume_is_invisible(small_corpus: Path, tmp_path: Path) -> None:
+    """Stopped four times, once twice in a row: parameters, metrics and samples equal those of an undisturbed run, bit for bit."""
+    run = small_run(small_corpus)
+    road.pretrain(run, tmp_path / "whole", view=ignore)
+    outcome = road.pretrain(run, tmp_path / "stopped", view=stop_after(3))
+    assert not outcome.finished and outcome.step == 3 and outcome.exit_code == 143
+    for step in (4, 8, 9):
+        assert road.resume(tmp_path / "stopped", view=stop_after(step)).step == step
+    assert road.resume(tmp_path / "stopped", view=ignore).finished
+    assert weights(tmp_path / "stopped") == weights(tmp_path / "whole")
+    assert losses(tmp_path / "stopped") == losses(tmp_path / "whole")
+
+
+@pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGUSR1, 0)])
+def test_B052_signals_save_and_leave(small_corpus: Path, tmp_path: Path, number: signal.Signals, code: int) -> None:
+    outcome = road.pretrain(small_run(small_corpus), tmp_path / "run", view=stop_after(2, number))
+    assert (outcome.step, outcome.finished, outcome.exit_code) == (2, False, code)
+    assert result(tmp_path / "run")["status"] == "stopped"
+    assert (tmp_path / "run" / "steps" / "0000000002" / "manifest.json").exists()
+
+
+def test_the_number_of_workers_changes_no_bit(small_corpus: Path, tmp_path: Path) -> None:
+    for workers in (0, 2):
+        road.pretrain(
+            small_run(small_corpus, machine=Machine(threads=1, workers=workers)), tmp_path / str(workers), view=ignore
+        )
+    assert weights(tmp_path / "0") == weights(tmp_path / "2")
+
+
+def test_accumulation_takes_the_same_path(small_corpus: Path, tmp_path: Path) -> None:
+    """The same batches in one or several micro-batches: batches of 512 tokens are not those of twice 256, so equal numbers
+    are not asked for, but the losses must agree closely (a factor of the accumulation would show)."""
+    for accumulate in (1, 4):
+        run = small_run(small_corpus, dropout=0.0, batch=BatchSize(tokens=1024 // accumulate, accumulate=accumulate))
+        road.pretrain(run, tmp_path / str(accumulate), view=ignore)
+    first, second = (result(tmp_path / str(a))["last"]["losses"]["mlm"] for a in (1, 4))
+    assert abs(first - second) < 0.05
+
+
+def test_a_run_of_minutes_writes_its_plan_before_it_trains(small_corpus: Path, tmp_path: Path) -> None:
+    seen: list[dict[str, Any]] = []
+    run = small_run(small_corpus, until=Minutes(minutes=0.05))
+    assert road.pretrain(run, tmp_path / "run", view=seen.append).finished
+    kinds = [r["kind"] for r in seen]
+    assert kinds.index("plan") < kinds.index("step")
+    plan = json.loads((tmp_path / "run" / "run.json").read_text())["plan"]
+    assert plan[0]["step"] == 0 and plan[-1]["total_steps"] == [r for r in seen if r["kind"] == "step"][-1]["step"]
+
+
+def test_a_resumed_run_of_minutes_keeps_to_the_recorded_plan(small_corpus: Path, tmp_path: Path) -> None:
+    """Decisions made after the last checkpoint are found in run.json again, not measured again."""
+    run = small_run(small_corpus, until=Minutes(minutes=0.1))
+    outcome = road.pretrain(run, tmp_path / "run", view=stop_after(2))
+    assert outcome.step == 2
+    recorded = json.loads((tmp_path / "run" / "run.json").read_text())
+    (tmp_path / "run" / "run.json").write_text(
+        json.dumps(recorded | {"plan": [{"step": 0, "total_steps": 6, "reason": "made up"}]})
+    )
+    for name in (tmp_path / "run" / "steps").iterdir():  # as after a kill before the first checkpoint
+        import shutil
+
+        shutil.rmtree(name)
+    seen: list[dict[str, Any]] = []
+    road.resume(tmp_path / "run", view=seen.append)
+    assert [r["total_steps"] for r in seen if r["kind"] == "step"][0] == 6
+
+
+def test_a_run_over_tokens_ends_after_them(small_corpus: Path, tmp_path: Path) -> None:
+    outcome = road.pretrain(small_run(small_corpus, until=Tokens(tokens=3000)), tmp_path / "run", view=ignore)
+    assert outcome.finished and 3000 <= outcome.tokens < 3000 + 2 * 400
+
+
+def test_R7_a_loss_that_is_not_a_number_stops_before_the_step_and_names_the_documents(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, calls = MaskedTokenObjective.logits, []
+
+    def poisoned(self: MaskedTokenObjective, encoder: Any, hidden: torch.Tensor) -> torch.Tensor:
+        calls.append(1)
+        return plain(self, encoder, hidden) * (float("nan") if self.training and len(calls) > 30 else 1.0)
+
+    monkeypatch.setattr(MaskedTokenObjective, "logits", poisoned)
+    before: dict[str, Any] = {}
+    with pytest.raises(Diverged) as caught:
+        road.pretrain(small_run(small_corpus), tmp_path / "run", view=lambda r: before.update(r))
+    assert "step was not taken" in str(caught.value) and "text.txt record" in caught.value.where
+    assert caught.value.exit_code != 0 and result(tmp_path / "run")["status"] == "failed"
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_step(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.nn.utils, "clip_grad_norm_", lambda *_: torch.tensor(float("inf")))
+    with pytest.raises(Diverged, match="gradient is not finite in step 1"):
+        road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
+
+
+def test_two_runs_on_one_folder_the_second_is_refused(small_corpus: Path, tmp_path: Path) -> None:
+    from unmask.train.lock import lock_run
+
+    (tmp_path / "run").mkdir()
+    with lock_run(tmp_path / "run"), pytest.raises(CannotWriteError, match=str(os.getpid())):
+        road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
+    road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
+    with pytest.raises(CannotWriteError, match="already holds a run"):
+        road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
+
+
+def test_a_damaged_newest_checkpoint_is_named_and_the_one_before_is_used(small_corpus: Path, tmp_path: Path) -> None:
+    run = small_run(small_corpus)
+    road.pretrain(run, tmp_path / "whole", view=ignore)
+    road.pretrain(run, tmp_path / "run", view=stop_after(7))
+    broken = tmp_path / "run" / "steps" / "0000000007" / "optimizer.safetensors"
+    data = bytearray(broken.read_bytes())
+    data[-5] ^= 4
+    broken.write_bytes(bytes(data))
+    said: list[dict[str, Any]] = []
+    road.resume(tmp_path / "run", view=said.append)
+    assert any("optimizer.safetensors" in r.get("message", "") for r in said)
+    assert weights(tmp_path / "run") == weights(tmp_path / "whole")
+
+
+def test_another_number_of_threads_is_said(small_corpus: Path, tmp_path: Path) -> None:
+    road.pretrain(small_run(small_corpus), tmp_path / "run", view=stop_after(2))
+    path = tmp_path / "run" / "run.json"
+    data = json.loads(path.read_text())
+    data["run"]["machine"]["threads"] = 2
+    path.write_text(json.dumps(data))
+    said: list[dict[str, Any]] = []
+    road.resume(tmp_path / "run", view=said.append)
+    assert any("1 threads" in r.get("message", "") and "not bit-identical" in r["message"] for r in said)
+
+
+def test_continued_pre_training_starts_from_the_models_weights(small_corpus: Path, tmp_path: Path) -> None:
+    road.pretrain(small_run(small_corpus), tmp_path / "first", view=ignore)
+    run = road.fit_to_corpus(
+        replace(
+            small_run(small_corpus), start_from=str(tmp_path / "first" / "model"), optimizer=AdamW(learning_rate=1e-9)
+        )
+    )
+    road.pretrain(run, tmp_path / "second", view=ignore)
+    before, after = result(tmp_path / "first")["last"], result(tmp_path / "second")["first"]
+    assert before["losses"] == after["losses"]
+
+
+def test_B047_resuming_where_there_is_no_run_says_where_it_looked(tmp_path: Path) -> None:
+    with pytest.raises(UnmaskError) as caught:
+        road.resume(tmp_path / "nowhere", view=ignore)
+    assert "nowhere" in str(caught.value)
+
+
+def test_export_gives_the_model_of_a_checkpoint(small_corpus: Path, tmp_path: Path) -> None:
+    road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
+    assert road.export(tmp_path / "run", tmp_path / "again") == 12
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (
+        tmp_path / "run" / "model" / "model.safetensors"
+    ).read_bytes()
+    with pytest.raises(UnmaskError, match="no checkpoint '7'"):
+        road.export(tmp_path / "run", tmp_path / "other", "7")
