@@ -79,7 +79,7 @@ def test_merging_goes_on_as_plain_byte_pair_encoding_would():
         if pairs[best] < 2:
             break
         expected.append("".join(best))
-        for word, pieces in words.items():
+        for pieces in words.values():
             at = 0
             while at < len(pieces) - 1:
                 if (pieces[at], pieces[at + 1]) == best:
@@ -142,3 +142,11 @@ def test_inspection_of_the_training_text_shows_full_coverage(shared, kind):
 def test_inspection_of_nothing_divides_by_nothing(shared):
     tokenizer, _ = trained(shared, "bpe")
     assert inspect(tokenizer, []).tokens_per_word == 0 and inspect(tokenizer, [""]).coverage == 1
+
+
+def test_a_file_that_writes_merges_as_strings_can_be_extended(shared, tmp_path):
+    content, config = trained(shared, "bpe")[0].documents()
+    content["model"]["merges"] = [" ".join(pair) for pair in content["model"]["merges"]]
+    new, _ = extend(Tokenizer(content, config), ["zyzzyva quokka " * 20], 2, min_frequency=2)
+    expected, _ = extend(trained(shared, "bpe")[0], ["zyzzyva quokka " * 20], 2, min_frequency=2)
+    assert new.fingerprint == expected.fingerprint

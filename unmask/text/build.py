@@ -1,8 +1,9 @@
 """From text to a corpus of token shards: read once, prepared on all cores, de-duplicated as a whole, resumable.
 
-The main process reads documents and cuts them into chunks; workers clean, split, fingerprint and tokenise them into part
-files beside the output. When all parts are there, duplicates and the held-out split are decided over the whole corpus and
-the shards are written. The result depends on the texts in their order, the tokenizer and the options, on nothing else.
+The main process reads documents and cuts them into chunks; workers clean, split, fingerprint and tokenise them into
+part files beside the output. When all parts are there, duplicates and the held-out split are decided over the whole
+corpus and the shards are written. The result depends on the texts in their order, the tokenizer and the options, on
+nothing else.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def build_corpus(
     options: BuildOptions | None = None,
     *,
     workers: int = 0,
-    chunk_characters: int = 4_000_000,
+    chunk_characters: int = 2_000_000,
     progress: Progress = quiet,
 ) -> dict[str, Any]:
     """Builds the corpus `out` and returns its manifest's `about`, with one more entry: `outcome` says what was done.

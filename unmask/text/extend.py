@@ -104,6 +104,9 @@ def _continue_merges(
     New merges rank after all old ones, so a text is first cut as before and then joined further.
     """
     vocabulary = content["model"]["vocab"]
+    content["model"]["merges"] = [  # old files write "a b"
+        pair.split(" ") if isinstance(pair, str) else pair for pair in content["model"]["merges"]
+    ]
     merges = _Merges({word: [tokenizer.token(id) for id in tokenizer.model_ids(word)] for word in sorted(words)}, words)
     origin = {piece: [id] for piece, id in vocabulary.items()}
     new: dict[str, list[int]] = {}
@@ -136,14 +139,11 @@ class _Merges:
 
     def best(self, least: int) -> Pair | None:
         """The most frequent pair; ties by spelling."""
-        while self._heap:
+        while self._heap and -self._heap[0][0] >= least:
             count, pair = self._heap[0]
-            current = self._counts[pair]
-            if -count == current and current >= least and pair not in self._skipped:
+            if -count == self._counts[pair] and pair not in self._skipped:
                 return pair
-            heapq.heappop(self._heap)
-            if current < -count and current >= least and pair not in self._skipped:
-                heapq.heappush(self._heap, (-current, pair))
+            heapq.heappop(self._heap)  # out of date: every change of a count put in a new entry
         return None
 
     def skip(self, pair: Pair) -> None:

@@ -1,7 +1,7 @@
 """A chunk of documents made ready in a worker process and kept in one file, until the whole corpus is known.
 
-A part file can be believed after a crash: it is written at once, begins with a checksum, and carries a stamp of the texts
-and the recipe it was made from. Layout: SHA-256 of the rest (32 bytes), stamp (32 bytes), arrays as safetensors.
+A part file can be believed after a crash: it is written at once, begins with a checksum, and carries a stamp of the
+texts and the recipe it was made from. Layout: SHA-256 of the rest (32 bytes), stamp (32 bytes), arrays as safetensors.
 
 Legend: D documents, S sentences, T tokens of one chunk.
 """

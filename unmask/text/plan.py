@@ -25,12 +25,13 @@ _PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
 
 @dataclass(slots=True)
 class Index:
-    """What is remembered of every document of every part: some 32 bytes each in memory, the band keys in a file."""
+    """What is remembered of every document of every part: 24 bytes, and the band keys in a file mapped into memory."""
 
     first: NDArray[np.int64]  # [P+1], number of the first document of each part
     tokens: NDArray[np.int64]  # [D]
     exact: NDArray[np.uint64]  # [D, 2]
-    bands: NDArray[np.uint64]  # [D, bands]
+    keyed: NDArray[np.int64]  # [N], the documents that are long enough to have band keys
+    bands: NDArray[Any]  # [N, bands], the keys' lower halves
     empty_documents: int
     empty_sentences: int
 
@@ -58,23 +59,28 @@ class Totals:
 def read_index(folder: Path, lengths_P: list[int], progress: Progress) -> Index:
     """Collects the small arrays of all parts, of which the numbers of documents are known.
 
-    Band keys go to a scratch file, one band after the other: looking for duplicates reads them band by band.
+    Band keys go to a scratch file, one band after the other: looking for duplicates reads them band by band. They are
+    most of what is kept, so only half of each key is: duplicates share many bands, which no chance collision does.
     """
     first = offsets_of(np.array(lengths_P, np.int64))
     count = int(first[-1])
     tokens, exact = np.zeros(count, np.int64), np.zeros((count, 2), np.uint64)
-    bands: NDArray[np.uint64] = np.zeros((0, count), np.uint64)
-    empty = np.zeros(2, np.int64)
+    bands: NDArray[Any] = np.zeros((0, count), np.uint32)
+    keyed, num_keyed, empty = [np.zeros(0, np.int64)], 0, np.zeros(2, np.int64)
     for number in range(len(lengths_P)):
         part, rows = read_part(folder, number), slice(first[number], first[number + 1])
         tokens[rows], exact[rows] = part.document_tokens, part.exact
         empty += part.empty
-        width = part.bands.shape[1]
-        if width and len(bands) == 0:
-            bands = _scratch(folder / "bands", (width, count))
-        bands[:, rows] = part.bands.T
+        with_keys = np.flatnonzero(part.bands.any(axis=1))
+        if len(with_keys):
+            if not len(bands):
+                bands = _scratch(folder / "bands", (part.bands.shape[1], count))
+            keyed.append(first[number] + with_keys)
+            here = slice(num_keyed, num_keyed + len(with_keys))
+            bands[:, here] = np.maximum(part.bands[with_keys].astype(np.uint32), 1).T  # 0 says: no key
+            num_keyed = here.stop
         progress("reading the parts", number + 1, len(lengths_P))
-    return Index(first, tokens, exact, bands.T, int(empty[0]), int(empty[1]))
+    return Index(first, tokens, exact, np.concatenate(keyed), bands[:, :num_keyed].T, int(empty[0]), int(empty[1]))
 
 
 def make_plan(
@@ -86,11 +92,7 @@ def make_plan(
     `heldout_tokens` tokens: neither order nor duplicates change the choice. A shard ends with the document that brings
     it to `shard_tokens`.
     """
-    exact = near = 0
-    kept = np.ones(len(index.tokens), bool)
-    if drop_duplicates:
-        found = find_duplicates(index.exact, index.bands)
-        kept, exact, near = found.kept, found.exact, found.near
+    kept, exact, near = _without_duplicates(index) if drop_duplicates else (np.ones(len(index.tokens), bool), 0, 0)
     heldout = kept & _is_heldout(index, kept, heldout_share, heldout_tokens)
     place = np.full(len(kept), -1, np.int32)
     names: list[str] = []
@@ -140,11 +142,23 @@ def summary(index: Index, plan: Plan, totals: Totals) -> dict[str, Any]:
     }
 
 
-def _scratch(path: Path, shape: tuple[int, int]) -> NDArray[np.uint64]:
+def _without_duplicates(index: Index) -> tuple[NDArray[np.bool_], int, int]:
+    """Which documents to keep [D], and how many are left out as exact and as near duplicates.
+
+    Only documents with band keys can be near duplicates, so only they are compared for that.
+    """
+    found = find_duplicates(index.exact, np.zeros((len(index.exact), 0), np.uint64))
+    different = find_duplicates(index.exact[index.keyed], index.bands).kept
+    kept = found.kept.copy()
+    kept[index.keyed] &= different
+    return kept, found.exact, int(found.kept.sum() - kept.sum())
+
+
+def _scratch(path: Path, shape: tuple[int, int]) -> NDArray[np.uint32]:
     """An array in a file. Its space is taken at once: writing to a mapped file on a full disk would end the process."""
     with explained(path), open(path, "wb") as file:
-        os.posix_fallocate(file.fileno(), 0, 8 * shape[0] * shape[1])
-    return np.memmap(path, np.uint64, "r+", shape=shape)
+        os.posix_fallocate(file.fileno(), 0, 4 * shape[0] * shape[1])
+    return np.memmap(path, np.uint32, "r+", shape=shape)
 
 
 def _is_heldout(index: Index, kept: NDArray[np.bool_], share: float, most_tokens: int) -> NDArray[np.bool_]:

@@ -61,7 +61,7 @@ def build(content: bytes) -> tokenizers.Tokenizer:
     """A new instance from the bytes of tokenizer.json, tried out once."""
     with without_panic("tokenizer.json makes no tokenizer"):
         tokenizer = tokenizers.Tokenizer.from_str(content.decode())
-        tokenizer.encode_batch(["", "a b", "A1, 的。\u0301 \U0001f642" + "a" * 64], add_special_tokens=False)
+        tokenizer.encode_batch(["", "a b", "A1, 的。\u0301 \U0001f642" + "a" * 64 + "!"], add_special_tokens=False)
     return tokenizer
 
 
