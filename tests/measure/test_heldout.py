@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_runs import small_run
+
+from unmask import road
+from unmask.loader import Batches
+from unmask.measure.fill import fill_mask, samples
+from unmask.measure.heldout import evaluate, held_out_batches, unigram_entropy
+from unmask.text.shards import Corpus
+from unmask.text.tokenizer import Tokenizer
+
+
+def parts(corpus: Path, **changes: object) -> tuple[road.Model, list, Corpus]:
+    run = small_run(corpus, **changes)
+    heldout = Corpus.open(corpus, "heldout")
+    model = road.build(run, heldout.vocabulary)
+    batches = Batches(heldout, run.examples, heldout.vocabulary, model.objective.prepare, 1, 300)
+    return model, held_out_batches(batches, 3000), heldout
+
+
+def test_unigram_entropy_has_the_value_worked_by_hand() -> None:
+    assert unigram_entropy(np.array([5, 5, 6, 7])) == pytest.approx(0.5 * math.log(2) + 0.5 * math.log(4))
+    assert unigram_entropy(np.array([5, 5, 6, 6, 1, 1, 1]), frozenset({1})) == pytest.approx(math.log(2))
+
+
+def test_a_model_that_knows_only_frequencies_has_the_unigram_entropy_as_its_loss(small_corpus: Path) -> None:
+    """The two figures a demo prints side by side are the same quantity: checked by a model that is the frequency table."""
+    model, batches, heldout = parts(small_corpus)
+    mlm = model.objective.parts["mlm"]
+    counts = np.bincount(torch.cat([b.labels["mlm"].value for b in batches]).numpy(), minlength=heldout.vocabulary.size) + 1e-9
+    with torch.no_grad():
+        mlm.head.dense.weight.zero_()
+        mlm.head.dense.bias.zero_()
+        mlm.head.norm.weight.zero_()
+        mlm.head.bias.copy_(torch.from_numpy(np.log(counts / counts.sum())))
+    found = evaluate(model.encoder, model.objective, batches)
+    truth = unigram_entropy(torch.cat([b.labels["mlm"].value for b in batches]).numpy())
+    assert found["losses"]["mlm"] == pytest.approx(truth, abs=1e-4)
+    assert found["perplexity"] == pytest.approx(math.exp(truth), rel=1e-4)
+
+
+def test_evaluation_sums_before_it_divides(small_corpus: Path) -> None:
+    model, batches, _ = parts(small_corpus)
+    one_by_one = [
+        evaluate(model.encoder, model.objective, [b])["losses"]["mlm"] * len(b.labels["mlm"].where) for b in batches
+    ]
+    whole = evaluate(model.encoder, model.objective, batches)["losses"]["mlm"]
+    assert whole == pytest.approx(sum(one_by_one) / sum(len(b.labels["mlm"].where) for b in batches), rel=1e-5)
+
+
+def test_evaluation_changes_nothing(small_corpus: Path) -> None:
+    model, batches, _ = parts(small_corpus, dropout=0.3)
+    model.encoder.train()
+    before, state = {k: v.clone() for k, v in model.encoder.state_dict().items()}, torch.get_rng_state()
+    first, second = (evaluate(model.encoder, model.objective, batches) for _ in range(2))
+    assert first == second and model.encoder.training
+    assert torch.equal(state, torch.get_rng_state())
+    assert all(torch.equal(before[k], v) for k, v in model.encoder.state_dict().items())
+
+
+def test_the_held_out_batches_are_at_most_one_epoch(small_corpus: Path) -> None:
+    model, _, heldout = parts(small_corpus)
+    run = small_run(small_corpus)
+    batches = Batches(heldout, run.examples, heldout.vocabulary, model.objective.prepare, 1, 300)
+    kept = held_out_batches(batches, 10**9)
+    assert {int(d) for b in kept for d in b.documents} == set(range(heldout.num_documents))
+    assert all(int(b.examples.max()) < 1 << 44 for b in kept)
+
+
+def test_fill_mask_ranks_what_the_head_prefers(small_corpus: Path) -> None:
+    model, _, heldout = parts(small_corpus)
+    tokenizer = Tokenizer.load(heldout.tokenizer_folder)
+    mlm = model.objective.parts["mlm"]
+    wanted = int(tokenizer.encode(["cat"])[0].ids[0])
+    with torch.no_grad():
+        mlm.head.bias[wanted] = 50.0
+        mlm.head.bias[tokenizer.mask_token_id] = 90.0  # never guessed: it stands for no text
+    guesses = fill_mask(model.encoder, mlm, tokenizer, "the [MASK] sees the [MASK] .")
+    assert [row[0].token for row in guesses] == ["cat", "cat"] and guesses[0][0].probability > 0.99
+    assert all(a.probability >= b.probability for row in guesses for a, b in zip(row, row[1:], strict=False))
+
+
+def test_samples_show_what_was_masked(small_corpus: Path) -> None:
+    model, batches, heldout = parts(small_corpus)
+    tokenizer = Tokenizer.load(heldout.tokenizer_folder)
+    records = samples(model.encoder, model.objective, tokenizer, batches[0])
+    assert records
+    for record in records:
+        assert len(record["tokens"]) == len(record["shown"]) and len(record["masked"]) == len(record["guesses"])
+        changed = [i for i, (a, b) in enumerate(zip(record["tokens"], record["shown"], strict=True)) if a != b]
+        assert set(changed) <= set(record["masked"])
