@@ -37,7 +37,7 @@ from unmask.train.journal import Journal, View, read_run, update_run
 from unmask.train.lock import lock_run
 from unmask.train.loop import Outcome, fit
 from unmask.train.machine import choose_device, choose_precision, describe, matmul_peak, set_threads
-from unmask.train.report import write_report
+from unmask.train.report.page import write_report
 from unmask.train.signals import StopRequest
 
 HELD_OUT_SEED = 7_919  # the held-out masks are the same in every run, whatever its seed: losses can be compared

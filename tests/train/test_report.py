@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from report_runs import HOSTILE, evaluation, hostile_run, ordinary_run, sample, step, write_run
 
 from unmask.errors import DamagedError, UnmaskError
-from unmask.train.report import write_report
-from unmask.train.report_charts import nice_ticks
-from unmask.train.report_curves import Thinned
-from unmask.train.report_samples import Samples, pieces
-from unmask.train.report_text import compact, duration, figure, visible
+from unmask.train.report.charts import nice_ticks
+from unmask.train.report.curves import Thinned
+from unmask.train.report.page import write_report
+from unmask.train.report.samples import Samples, pieces
+from unmask.train.report.text import compact, duration, figure, visible
 
 
 class Page(HTMLParser):

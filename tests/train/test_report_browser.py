@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from report_runs import evaluation, hostile_run, ordinary_run, step, write_run
 
-from unmask.train.report import write_report
+from unmask.train.report.page import write_report
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 QUIET = """--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking

@@ -23,7 +23,7 @@ from rich.text import Text
 from unmask.cli.jobs import Job
 from unmask.cli.training_view import EVERY, TrainingView, ViewPort
 from unmask.errors import UnmaskError
-from unmask.train.report_text import one_line, visible
+from unmask.train.report.text import one_line, visible
 
 __all__ = ["Console", "TrainingView"]
 

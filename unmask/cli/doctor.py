@@ -55,5 +55,6 @@ def doctor(
             if choose_precision(Machine(), device) == torch.bfloat16 or torch.ops.mkldnn._is_mkldnn_bf16_supported():
                 speeds["bfloat16"] = matmul_peak(device, torch.bfloat16, 1.0)
             console.table(
-                "Matrix products (1,024 cubed)", [[name, f"{speed / 1e9:.0f} GFLOP/s"] for name, speed in speeds.items()]
+                "Matrix products (1,024 cubed)",
+                [[name, f"{speed / 1e9:.0f} GFLOP/s"] for name, speed in speeds.items()],
             )

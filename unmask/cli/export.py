@@ -36,7 +36,7 @@ def report(run: Annotated[Path, typer.Argument(help="Folder of the run.")]) -> N
     """Write report.html of a run anew, also while it is running."""
     from unmask import road
     from unmask.cli.console import Console
-    from unmask.train.report import write_report
+    from unmask.train.report.page import write_report
 
     road.read_settings(run)
     with Console() as console:

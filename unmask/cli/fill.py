@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from unmask.cli.console import Console
 
 
 def fill(
@@ -17,18 +21,22 @@ def fill(
 ) -> None:
     """Let a model guess masked words.
 
-    Example: unmask fill runs/demo/model "The function returns a [MASK] of strings."
+    Example: unmask fill runs/demo/run/model "The function returns a [MASK] of strings."
     """
     from unmask.cli.console import Console
+
+    with Console() as console:
+        show_guesses(console, folder, texts, top)
+
+
+def show_guesses(console: Console, folder: Path, texts: Sequence[str], top: int) -> None:
+    """A table of likely tokens for each mask of each text."""
     from unmask.hub.masked_model import load_masked_model
     from unmask.measure.fill import fill_mask
 
-    with Console() as console:
-        model = load_masked_model(folder)
-        for text in texts:
-            guesses = fill_mask(model.encoder, model.mlm, model.tokenizer, text, top)
-            for place, row in enumerate(guesses, 1):
-                title = text if len(guesses) == 1 else f"{text}  (mask {place})"
-                console.table(
-                    title, [[guess.token, f"{guess.probability:.4f}"] for guess in row], ["token", "probability"]
-                )
+    model = load_masked_model(folder)
+    for text in texts:
+        guesses = fill_mask(model.encoder, model.mlm, model.tokenizer, text, top)
+        for place, row in enumerate(guesses, 1):
+            title = text if len(guesses) == 1 else f"{text}  (mask {place})"
+            console.table(title, [[guess.token, f"{guess.probability:.4f}"] for guess in row], ["token", "probability"])

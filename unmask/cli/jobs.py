@@ -10,7 +10,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
-from unmask.train.report_text import compact, count, duration, one_line, percent
+from unmask.train.report.text import compact, count, duration, one_line, percent
 
 _RECENT = 30  # seconds that the shown rate looks back
 

@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from unmask.train.report_text import compact, count, duration, figure, number, one_line, percent
+from unmask.train.report.text import compact, count, duration, figure, number, one_line, percent
 
 EVERY = 10.0  # seconds between plain lines where nothing can be redrawn
 _KEEP = 0.95  # the share of the old value in the smoothed losses

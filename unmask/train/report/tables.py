@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from unmask.train import report_text as text
-from unmask.train.report_charts import label, token_term
-from unmask.train.report_data import History
+from unmask.train.report import text
+from unmask.train.report.charts import label, token_term
+from unmask.train.report.data import History
 
 _LONGEST_VALUE = 400
 _ROWS, _BARS = 400, 64

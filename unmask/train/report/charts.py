@@ -11,13 +11,13 @@ import numpy as np
 from markupsafe import Markup, escape
 from numpy.typing import NDArray
 
-from unmask.train.report_curves import Curve
-from unmask.train.report_data import History
-from unmask.train.report_text import figure, visible
+from unmask.train.report.curves import Curve
+from unmask.train.report.data import History
+from unmask.train.report.text import figure, visible
 
 Unit = Literal["number", "share"]
 _VIEWS = 8  # losses to choose from
-_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 10, 26  # pixels around the plot, the same in report.js
+_LEFT, _RIGHT, _TOP, _BOTTOM = 52, 14, 10, 26  # pixels around the plot, the same in page.js
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import json
 import re
 from typing import Any
 
-from unmask.train.report_text import number, visible
+from unmask.train.report.text import number, visible
 
 _STEPS, _SENTENCES, _PIECES, _PLACES, _GUESSES, _LETTERS = 48, 4, 200, 24, 5, 40
 _BYTES = 600_000

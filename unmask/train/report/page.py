@@ -21,10 +21,10 @@ import jinja2
 from markupsafe import Markup
 
 from unmask.files import write_file
-from unmask.train import report_text as text
-from unmask.train.report_charts import as_data, charts, draw
-from unmask.train.report_data import History, read_history, read_run
-from unmask.train.report_tables import corpus_parts, figures, flat, plans, settings_groups, status, summary, table
+from unmask.train.report import text
+from unmask.train.report.charts import as_data, charts, draw
+from unmask.train.report.data import History, read_history, read_run
+from unmask.train.report.tables import corpus_parts, figures, flat, plans, settings_groups, status, summary, table
 
 
 def write_report(run_folder: Path) -> Path:
@@ -46,12 +46,12 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
     entropy = text.number(result.get("unigram_entropy"))
     shown = charts(history, entropy)
     samples = history.samples.page()
-    style, script = _asset("report.css"), _asset("report.js") + _asset("report_samples.js")
+    style, script = _asset("page.css"), _asset("page.js") + _asset("samples.js")
     environment = jinja2.Environment(
         autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters.update(visible=text.visible, count=text.count, percent=text.percent)
-    page = environment.from_string(_asset("report.html")).render(
+    page = environment.from_string(_asset("page.html")).render(
         name=name,
         status=status(run, history),
         summary=summary(history, entropy),
@@ -76,7 +76,7 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
 
 
 def _asset(name: str) -> str:
-    return package_files("unmask.train").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
+    return package_files("unmask.train.report").joinpath(name).read_text(encoding="utf-8").replace("\r\n", "\n")
 
 
 def _policy_hash(source: str) -> str:

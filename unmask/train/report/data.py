@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from unmask.errors import DamagedError, UnmaskError
-from unmask.train.report_curves import Thinned
-from unmask.train.report_samples import Samples
-from unmask.train.report_text import number
+from unmask.train.report.curves import Thinned
+from unmask.train.report.samples import Samples
+from unmask.train.report.text import number
 
 _KEPT = 100  # plans, checkpoints and resumes listed on the page; the newest ones
 _LARGEST_STEP, _LARGEST, _LONGEST_NAME = 2**53, 1e100, 60

@@ -1,0 +1,1 @@
+"""report.html: how a training run went, on one page."""
