@@ -13,7 +13,7 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
@@ -44,15 +44,19 @@ def read_toml(path: Path) -> dict[str, Any]:
         raise UnmaskError(
             f"cannot read the settings file: {error.strerror}", where=str(path), do="check the path"
         ) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise UnmaskError("the settings file is not UTF-8", where=f"{path}:{line}", do="save it as UTF-8") from None
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, and Python's own limits on digits and depth
         raise UnmaskError(f"not a TOML file: {error}", where=str(path), do="mend the line named above") from None
 
 
 def override(kind: type[T], settings: T, assignments: Sequence[str]) -> T:
     """Applies `a.b=c` assignments, left to right, then checks the whole once.
 
-    The right side is read as TOML (`3e-4`, `true`, `[0.9, 0.98]`); what is not TOML is a string (`hidden_act=gelu`).
-    A union's kind can be given alone (`schedule=cosine`), and `until.minutes=5` is enough to change what `until` counts.
+    The right side is read as TOML (`3e-4`, `true`, `[0.9, 0.98]`); what is not TOML is a string (`hidden_act=gelu`), and
+    so is everything where text is wanted (`corpus=2024`). A union's kind can be given alone (`schedule=cosine`), and
+    `until.minutes=5` is enough to change what `until` counts.
     """
     data = plain(settings)
     for text in assignments:
@@ -63,21 +67,23 @@ def override(kind: type[T], settings: T, assignments: Sequence[str]) -> T:
                 where="--set",
                 do="write it as name=value, e.g. optimizer.learning_rate=3e-4",
             )
-        data = _assign(kind, data, name.strip(), name.strip().split("."), _literal(value))
+        data = _assign(kind, data, name.strip(), name.strip().split("."), value.strip())
     return parse(kind, data, where="--set")
 
 
-def _literal(text: str) -> object:
+def _literal(text: str, kind: Any) -> object:
+    """What the right side of an assignment means where a value of type `kind` is wanted."""
     try:
-        return tomllib.loads(f"x = {text.strip()}")["x"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()
+        found = tomllib.loads(f"x = {text}")
+    except (ValueError, RecursionError):  # TOMLDecodeError, and Python's own limits on digits and depth
+        return text
+    return text if len(found) > 1 or (kind is str and not isinstance(found["x"], str)) else found["x"]
 
 
-def _assign(kind: Any, data: Any, whole: str, path: list[str], value: object) -> Any:
-    """A copy of the plain `data` of type `kind` in which the place `path` holds `value`."""
+def _assign(kind: Any, data: Any, whole: str, path: list[str], value: str) -> Any:
+    """A copy of the plain `data` of type `kind` in which the place `path` holds what `value` means there."""
     if not path:
-        return value
+        return _literal(value, kind)
     head, rest = path[0], path[1:]
     prefix = whole[: len(whole) - len(".".join(path))]
     if isinstance(data, list):
@@ -90,17 +96,25 @@ def _assign(kind: Any, data: Any, whole: str, path: list[str], value: object) ->
     members = _members(kind)
     here = next((m for m in members if _kind_of(m) == data.get("kind")), kind)
     hints = typing.get_type_hints(here)
+    if head == "kind" and members and not rest:
+        return _other_kind(members, data, value)
     if head in hints:
         return data | {head: _assign(hints[head], data[head], whole, rest, value)}
     others = [m for m in members if head in typing.get_type_hints(m)]
     if len(others) == 1 and not rest:
-        return {"kind": _kind_of(others[0]), head: value}
-    raise _unknown([prefix + head], [prefix + name for name in hints], "--set")
+        return {"kind": _kind_of(others[0]), head: _literal(value, typing.get_type_hints(others[0])[head])}
+    raise _unknown([prefix + head], [prefix + name for name in hints], "--set", here)
+
+
+def _other_kind(members: Sequence[Any], data: dict[str, Any], kind: str) -> dict[str, Any]:
+    """The table as another member of its union, which keeps the fields that both have."""
+    kept = next((typing.get_type_hints(member).keys() for member in members if _kind_of(member) == kind), data.keys())
+    return {name: value for name, value in data.items() if name in kept} | {"kind": kind}
 
 
 def _place(items: list[Any], name: str, prefix: str) -> int:
     kinds = [str(item.get("kind", place)) if isinstance(item, dict) else str(place) for place, item in enumerate(items)]
-    if name.isdigit() and int(name) < len(items):
+    if name.isdecimal() and int(name) < len(items):
         return int(name)
     if name not in kinds:
         raise _unknown([prefix + name], [prefix + kind for kind in kinds], "--set")
@@ -147,7 +161,7 @@ def _dataclass(kind: Any, data: object, path: str, where: str) -> Any:
     hints = typing.get_type_hints(kind)
     dot = f"{path}." if path else ""
     if unknown := [dot + str(name) for name in data if name not in hints]:
-        raise _unknown(unknown, [dot + name for name in hints], where)
+        raise _unknown(unknown, [dot + name for name in hints], where, kind)
     needed = [
         f.name
         for f in dataclasses.fields(kind)
@@ -189,11 +203,28 @@ def _kind_of(member: Any) -> str:
     return str(next(f.default for f in dataclasses.fields(member) if f.name == "kind"))
 
 
-def _unknown(names: Sequence[str], valid: Sequence[str], where: str) -> UnmaskError:
-    near = difflib.get_close_matches(names[0].split(" = ")[-1].strip("'"), list(valid), n=3, cutoff=0.5)
+def _unknown(names: Sequence[str], valid: Sequence[str], where: str, kind: Any = None) -> UnmaskError:
+    """Names the nearest valid names, and the place of a field of that name further down in the dataclass `kind`."""
+    prefix, _, last = names[0].split(" = ")[-1].strip("'").rpartition(".")
+    by_last = {name.rpartition(".")[2]: name for name in valid}
+    near = [by_last[name] for name in difflib.get_close_matches(last, by_last, n=3, cutoff=0.55)]
+    deep = dict.fromkeys(f"{prefix}.{path}".lstrip(".") for path in _paths(kind) if path.rpartition(".")[2] == last)
+    near = [*deep][:3] or near
     advice = f"did you mean {' or '.join(near)}? " if near else ""
-    shown = ", ".join(valid[:12]) + (" …" if len(valid) > 12 else "")
-    return UnmaskError(f"unknown setting {', '.join(names)}", where=where, do=f"{advice}valid here: {shown}")
+    shown = ", ".join(valid[:20]) + (" …" if len(valid) > 20 else "")
+    return UnmaskError(f"unknown setting {', '.join(names)[:200]}", where=where, do=f"{advice}valid here: {shown}")
+
+
+def _paths(kind: Any) -> Iterator[str]:
+    """The dotted paths of all fields below a dataclass; members of a tuple go by their kind."""
+    if dataclasses.is_dataclass(kind):
+        for name, hint in typing.get_type_hints(kind).items():
+            yield name
+            many = get_origin(hint) is tuple
+            for member in _members(get_args(hint)[0] if many else hint) or (hint,):
+                yield from (
+                    f"{name}.{_kind_of(member)}.{path}" if many else f"{name}.{path}" for path in _paths(member)
+                )
 
 
 def _mistyped(path: str, data: object, wanted: str, where: str) -> UnmaskError:

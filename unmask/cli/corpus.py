@@ -7,7 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from unmask.cli.options import Field, Segmenter, Separator, SkipBad, Sources, UserWords, read_options, word_splitter
+from unmask.cli.options import (
+    Field,
+    Segmenter,
+    Separator,
+    SkipBad,
+    Sources,
+    UserWords,
+    command,
+    read_options,
+    word_splitter,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Turn text into token shards, and look at them.")
 
@@ -51,7 +61,8 @@ def build(
     with Console() as console:
         about = build_corpus(sources, out, Tokenizer.load(tokenizer), options, workers=workers, progress=console)
         show(console, out, about)
-        console.say(f"\nNext: unmask pretrain bert --corpus {out} --preset bert_mini --out runs/first")
+        again = command("pretrain", "bert", "--corpus", out, "--preset", "bert_mini", "--out", "runs/first")
+        console.say(f"\nNext: {again}")
 
 
 @app.command()

@@ -44,7 +44,10 @@ def _whole(
 
 
 def main() -> None:
-    """The console script. Exit codes: 0 done, 2 bad input, 73 can't write there, 74 disk failed, 130/143 stopped, 1 our fault."""
+    """The console script.
+
+    Exit codes: 0 done, 2 bad input, 73 can't write there, 74 the system failed, 130 or 143 stopped, 1 our fault.
+    """
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")  # worker processes are the parallelism here
     try:
         app()
@@ -57,8 +60,35 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:
+        sys.exit(_refused(error) if error.errno and error.filename else _fault())
+    except (MemoryError, RuntimeError) as error:
+        sys.exit(_too_large() if _is_about_memory(error) else _fault())
     except Exception:
         sys.exit(_fault())
+
+
+def _refused(error: OSError) -> int:
+    """The system's refusal about a file, where no sentence of our own met it (a name too long, say); EX_IOERR."""
+    from unmask.cli.console import Console
+
+    do = "check the path, its permissions and the disk"
+    Console().print_error(UnmaskError(f"the system refuses: {error.strerror}", where=str(error.filename), do=do))
+    return 74
+
+
+def _is_about_memory(error: Exception) -> bool:
+    """torch tells it by a class of its own on a GPU and in words on a CPU."""
+    name = type(error).__name__
+    return name in ("MemoryError", "OutOfMemoryError") or "can't allocate memory" in str(error)
+
+
+def _too_large() -> int:
+    from unmask.cli.console import Console
+
+    do = "choose a smaller preset, batch.tokens or max_length; `unmask pretrain … --dry-run` tells what a run needs"
+    Console().print_error(UnmaskError("there is not enough memory for this", do=do))
+    return UnmaskError.exit_code
 
 
 def _fault() -> int:

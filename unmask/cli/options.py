@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -53,11 +54,22 @@ Set = Annotated[
 ]
 
 
+def command(*words: object) -> str:
+    """A command to go on with, quoted so that it can be pasted into a shell."""
+    return shlex.join(["unmask", *map(str, words)])
+
+
 def read_options(field: str, separator: str, skip_bad: int) -> ReadOptions:
     """The reader's options from the shared flags."""
     from unmask.text.documents import ReadOptions
 
     return ReadOptions(field=field or None, separator=separator.replace("\\n", "\n"), skip_bad=skip_bad)
+
+
+def read_flags(field: str, separator: str, skip_bad: int) -> list[object]:
+    """The flags that read the same text the same way again; none where all are as usual."""
+    usual = (("--field", field, ""), ("--separator", separator, "file"), ("--skip-bad", skip_bad, 0))
+    return [word for flag, value, default in usual if value != default for word in (flag, value)]
 
 
 def word_splitter(segmenter: str, user_words: Path | None) -> WordSplitter:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.options import Set
+from unmask.cli.options import Set, command
 
 if TYPE_CHECKING:
     from unmask.cli.console import Console
@@ -65,17 +65,8 @@ def pretrain(
 
     with Console() as console:
         if resume:
-            _refuse_changes(
-                recipe != "bert"
-                or corpus
-                or preset
-                or start_from
-                or minutes
-                or steps
-                or tokens
-                or set_
-                or seed is not None
-            )
+            named = bool(recipe != "bert" or corpus or preset or start_from or set_ or dry_run)
+            _refuse_changes(named or any(value is not None for value in (minutes, steps, tokens, seed)))
             _finish(console, out, _run(console, None, out))
             return
         run = _settings(
@@ -87,7 +78,7 @@ def pretrain(
             _finish(console, out, _run(console, run, out))
 
 
-def _refuse_changes(changed: object) -> None:
+def _refuse_changes(changed: bool) -> None:
     if changed:
         from unmask.errors import UnmaskError
 
@@ -127,7 +118,24 @@ def _settings(
     if seed is not None:
         data["seed"] = seed
     run = settings.override(RunConfig, settings.parse(RunConfig, data, where=recipe), changes)
+    _refuse_ignored(run, preset, changes)
     return road.fit_to_corpus(run)
+
+
+def _refuse_ignored(run: RunConfig, preset: str, changes: list[str]) -> None:
+    """What the corpus or the model to start from decides can't be chosen: an option without effect would mislead."""
+    from unmask.errors import UnmaskError
+
+    names = [change.partition("=")[0].strip() for change in changes] + ["--preset"] * bool(preset)
+    decided = ("encoder.vocab_size", "encoder.pad_token_id")
+    if ignored := [name for name in names if name in decided]:
+        raise UnmaskError(f"{ignored[0]} comes from the corpus", where="--set", do="leave it out")
+    if run.start_from and (ignored := [name for name in names if name == "--preset" or name.startswith("encoder")]):
+        raise UnmaskError(
+            f"the encoder comes from the model to start from, so {ignored[0]} would have no effect",
+            where=run.start_from,
+            do=f"leave out {ignored[0]} or --start-from",
+        )
 
 
 def _run(console: Console, run: RunConfig | None, out: Path) -> Outcome:
@@ -141,12 +149,13 @@ def _run(console: Console, run: RunConfig | None, out: Path) -> Outcome:
 
 def _finish(console: Console, out: Path, outcome: Outcome) -> None:
     if not outcome.finished:
-        console.say(f"Stopped and saved after step {outcome.step:,}. Go on with: unmask pretrain --resume --out {out}")
+        again = command("pretrain", "--resume", "--out", out)
+        console.say(f"Stopped and saved after step {outcome.step:,}. Go on with: {again}")
         raise typer.Exit(outcome.exit_code)
     show_result(console, out)
     console.say(
         f"\nModel: {out / 'model'}   Report: {out / 'report.html'}\n"
-        f"Next: unmask fill {out / 'model'} 'Some text with a [MASK] in it.'"
+        f"Next: {command('fill', out / 'model', 'Some text with a [MASK] in it.')}"
     )
 
 
@@ -155,6 +164,8 @@ def show_result(console: Console, out: Path) -> None:
     from unmask.train.journal import read_run
 
     result = read_run(out)["result"]
+    if "last" not in result:  # nothing was measured, or metrics.jsonl was lost
+        return
     first, last = result["first"], result["last"]
     names = {"mlm": "MLM", "nsp": "NSP"}
     rows: list[list[object]] = [
@@ -170,9 +181,10 @@ def show_result(console: Console, out: Path) -> None:
     console.table("Result", rows, ["", "before", "after"])
     if "mlm" in last["losses"]:
         entropy = result["unigram_entropy"]
+        gain = entropy - last["losses"]["mlm"]
         console.say(
             f"\nUnigram entropy of the held-out text: {entropy:.4f} nats; "
-            f"the MLM loss is {entropy - last['losses']['mlm']:.4f} nats below it."
+            f"the MLM loss is {abs(gain):.4f} nats {'below' if gain >= 0 else 'above'} it."
         )
 
 

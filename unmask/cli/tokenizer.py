@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.options import Field, Separator, SkipBad, Sources, read_options
+from unmask.cli.options import Field, Separator, SkipBad, Sources, command, read_flags, read_options
 
 if TYPE_CHECKING:
     from unmask.cli.console import Console
@@ -39,7 +39,8 @@ def train(
     digits: Annotated[bool, typer.Option("--individual-digits", help="No piece ever holds two digits.")] = False,
     min_frequency: Annotated[int, typer.Option("--min-frequency", min=1, help="Rarer pieces are not learned.")] = 2,
     alphabet: Annotated[
-        int | None, typer.Option("--limit-alphabet", help="Most different characters to keep.", show_default="by kind")
+        int | None,
+        typer.Option("--limit-alphabet", min=1, help="Most different characters to keep.", show_default="by kind"),
     ] = None,
     max_megabytes: Annotated[
         int, typer.Option("--max-megabytes", min=1, help="Text to learn from; of more, a fair sample is taken.")
@@ -72,7 +73,9 @@ def train(
         )
         tokenizer.save(out)
         console.table(f"Tokenizer in {out}", list(report.as_dict().items()))
-        console.say(f"\nNext: unmask corpus build {' '.join(sources)} --tokenizer {out} --out corpus")
+        flags = read_flags(field, separator, skip_bad)
+        again = command("corpus", "build", *sources, "--tokenizer", out, "--out", "corpus", *flags)
+        console.say(f"\nNext: {again}")
 
 
 @app.command()

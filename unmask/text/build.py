@@ -81,7 +81,7 @@ def build_corpus(
     When `out` is there already, made with the same tokenizer, options and sources, undamaged, and reading the sources
     again gives the same texts, nothing is written; otherwise it is built anew and `outcome` says why. After a crash the
     same call goes on: finished parts in `<out>.parts` are used again if they were made from the same texts.
-    `workers` processes (0: one for each core) of some 150 MB each; neither their number nor `chunk_characters` changes
+    `workers` processes (0: one for each core) of some 200 MB each; neither their number nor `chunk_characters` changes
     the result. Raises CannotWriteError when `out` is not a corpus or another build is at it.
     """
     out, options = Path(out), options or BuildOptions()

@@ -56,7 +56,8 @@ class Tokenizer:
         self.sep_token_id, self.mask_token_id = ids["sep"], ids["mask"]
         added = self._plain.get_added_tokens_decoder()
         self.special_ids = tuple(sorted(id for id, token in added.items() if token.special))
-        self._forbidden = np.array([id for id in self.special_ids if id != self.unk_token_id], np.uint32)
+        self._is_forbidden = np.zeros(self.vocab_size, np.bool_)
+        self._is_forbidden[[id for id in self.special_ids if id != self.unk_token_id]] = True
 
     def vocabulary(self) -> Vocabulary:
         """Its size and special ids, as the rest of the program takes them."""
@@ -77,11 +78,7 @@ class Tokenizer:
         """
         with without_panic("This text can't be tokenised", CHECK_TEXT):
             encodings = self._plain.encode_batch(list(texts), add_special_tokens=False)
-        splitter = words or WordSplitter()
-        return [
-            self._encoded(text, encoding, splitter, forbid=True)
-            for text, encoding in zip(texts, encodings, strict=True)
-        ]
+        return self._encoded(texts, encodings, words or WordSplitter(), forbid=True)
 
     def encode_marked(self, text: str) -> Encoded:
         """A text of ours in which "[MASK]" and the like *are* special; none are added around it."""
@@ -89,7 +86,7 @@ class Tokenizer:
             self._marked = build(self._json)
         with without_panic("This text can't be tokenised", CHECK_TEXT):
             encoding = self._marked.encode(text, add_special_tokens=False)
-        encoded = self._encoded(text, encoding, WordSplitter(), forbid=False)
+        encoded = self._encoded([text], [encoding], WordSplitter(), forbid=False)[0]
         special = np.isin(encoded.ids, self.special_ids)
         starts = encoded.word_starts | special
         starts[1:] |= special[:-1]
@@ -162,16 +159,28 @@ class Tokenizer:
         """Travels between processes as its two documents."""
         return type(self), (self._content, self._config)
 
-    def _encoded(self, text: str, encoding: Any, splitter: WordSplitter, *, forbid: bool) -> Encoded:
-        ids = np.array(encoding.ids, np.uint32)
-        if not len(ids):
-            return _empty()
+    def _encoded(
+        self, texts: Sequence[str], encodings: Sequence[Any], splitter: WordSplitter, *, forbid: bool
+    ) -> list[Encoded]:
+        """All texts at once, as one text with line breaks between: word by word work is done by arrays."""
+        pieces = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
+        ids = np.fromiter(chain.from_iterable(pieces), np.uint32, int(lengths.sum()))
         if forbid:
-            ids[np.isin(ids, self._forbidden)] = self.unk_token_id
-        offsets = np.fromiter(chain.from_iterable(encoding.offsets), np.int32, 2 * len(ids)).reshape(-1, 2)
-        if not unicodedata.is_normalized("NFC", text):
-            _take_in_marks(text, offsets)
-        return Encoded(ids, splitter.token_starts(text, offsets), offsets)
+            ids[self._is_forbidden[ids]] = self.unk_token_id
+        spans = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
+        offsets = np.fromiter(spans, np.int32, 2 * len(ids)).reshape(-1, 2)
+        edges = np.r_[0, lengths.cumsum()].tolist()
+        for text, begin, end in zip(texts, edges, edges[1:], strict=False):
+            if begin < end and not text.isascii() and not unicodedata.is_normalized("NFC", text):
+                _take_in_marks(text, offsets[begin:end])
+        begins = np.cumsum([0, *(len(text) + 1 for text in texts)])[:-1]
+        starts = splitter.token_starts("\n".join(texts), offsets + np.repeat(begins, lengths)[:, None])
+        starts[[begin for begin, end in zip(edges, edges[1:], strict=False) if begin < end]] = True
+        return [
+            Encoded(ids[begin:end], starts[begin:end], offsets[begin:end])
+            for begin, end in zip(edges, edges[1:], strict=False)
+        ]
 
 
 def _take_in_marks(text: str, offsets: NDArray[np.int32]) -> None:

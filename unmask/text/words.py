@@ -60,7 +60,7 @@ class WordSplitter:
             _join_segments(text, kinds_C == HANZI, starts_C, self.user_words)
         return starts_C
 
-    def token_starts(self, text: str, offsets: NDArray[np.int32]) -> NDArray[np.bool_]:
+    def token_starts(self, text: str, offsets: NDArray[np.integer]) -> NDArray[np.bool_]:
         """[T] True where a token begins a word, from the tokens' (start, end) [T, 2] in characters of the text.
 
         A token that reaches over several words joins them, so no word is ever part of two groups.
