@@ -119,6 +119,9 @@ class MaskedTokens:
     replace_mask: float = 0.8
     replace_random: float = 0.1
     whole_word: bool = False
+    frequency_bias: bool = (
+        False  # new weights begin knowing how often each token occurs: saves the first steps of a short run
+    )
 
     def __post_init__(self) -> None:
         _share(self, "mask_rate", "replace_mask", "replace_random")

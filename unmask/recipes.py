@@ -72,7 +72,7 @@ def demo(minutes: float = 5.0) -> RunConfig:
     return RunConfig(
         encoder=presets.bert_tiny(8192),
         examples=Pairs(max_length=64),
-        objectives=(MaskedTokens(), SentencePair()),
+        objectives=(MaskedTokens(frequency_bias=True), SentencePair()),
         optimizer=AdamW(learning_rate=2e-3, beta2=0.98),
         schedule=Linear(warmup=0.1),
         batch=BatchSize(tokens=2048),

@@ -28,6 +28,7 @@ from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
 from unmask.objectives.base import Joint
 from unmask.objectives.build import build_objective
+from unmask.objectives.masked import MaskedTokenObjective
 from unmask.progress import Progress, quiet
 from unmask.text.shards import Corpus
 from unmask.text.tokenizer import Tokenizer
@@ -144,6 +145,13 @@ def build(run: RunConfig, vocabulary: Vocabulary) -> Model:
     return Model(encoder, objective, vocabulary, notes)
 
 
+def _know_frequencies(objective: Joint, corpus: Corpus) -> None:
+    """Tells new MLM heads that want it how often each token occurs in the corpus."""
+    for part in objective.parts.values():
+        if isinstance(part, MaskedTokenObjective) and part.goal.frequency_bias:
+            part.know_frequencies(corpus.token_counts())
+
+
 def _start_from(run: RunConfig, encoder: Encoder, objective: Joint) -> tuple[str, ...]:
     """Takes over a folder's weights; names the tensors it lacks and those that a pre-training model has no use for."""
     loaded = load_model(Path(run.start_from))
@@ -159,6 +167,8 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
     train = Corpus.open(run.corpus, "train", progress=progress)
     heldout = Corpus.open(run.corpus, "heldout", progress=progress)
     model = build(run, train.vocabulary)
+    if not run.start_from:
+        _know_frequencies(model.objective, train)
     batches = _batches(run, train, model, run.seed)
     held_out = held_out_batches(_batches(run, heldout, model, HELD_OUT_SEED), run.keeping.evaluation_tokens)
     _begin(run, folder, train, heldout)
@@ -210,7 +220,7 @@ def _cost(config: EncoderConfig) -> Callable[[PackedBatch], float]:
 
 def _begin(run: RunConfig, folder: Path, train: Corpus, heldout: Corpus) -> None:
     """Writes what the run is; a resumed run keeps its plan and notes where it goes on."""
-    entropy = unigram_entropy(heldout.read(range_of(heldout)).tokens, frozenset(train.vocabulary.special_ids))
+    entropy = unigram_entropy(heldout.token_counts(), frozenset(train.vocabulary.special_ids))
     update_run(
         folder,
         run=settings.plain(run),
@@ -221,11 +231,6 @@ def _begin(run: RunConfig, folder: Path, train: Corpus, heldout: Corpus) -> None
         corpus={name: value for name, value in train.about.items() if name != "shards"},
         result={"status": "running", "unigram_entropy": entropy},
     )
-
-
-def range_of(corpus: Corpus) -> Any:
-    """The numbers of all documents of a split."""
-    return torch.arange(corpus.num_documents).numpy()
 
 
 def _end(folder: Path, *, status: str, why: str = "") -> None:

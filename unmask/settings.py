@@ -85,6 +85,8 @@ def _assign(kind: Any, data: Any, whole: str, path: list[str], value: str) -> An
     if not path:
         return _literal(value, kind)
     head, rest = path[0], path[1:]
+    members = _members(kind)
+    data = {"kind": data} if isinstance(data, str) and members else data
     prefix = whole[: len(whole) - len(".".join(path))]
     if isinstance(data, list):
         place = _place(data, head, prefix)
@@ -93,13 +95,12 @@ def _assign(kind: Any, data: Any, whole: str, path: list[str], value: str) -> An
         raise UnmaskError(
             f"{prefix.rstrip('.')} is a plain value", where=f"--set {whole}", do=f"set {prefix.rstrip('.')}=… instead"
         )
-    members = _members(kind)
     here = next((m for m in members if _kind_of(m) == data.get("kind")), kind)
     hints = typing.get_type_hints(here)
     if head == "kind" and members and not rest:
         return _other_kind(members, data, value)
     if head in hints:
-        return data | {head: _assign(hints[head], data[head], whole, rest, value)}
+        return data | {head: _assign(hints[head], data.get(head), whole, rest, value)}
     others = [m for m in members if head in typing.get_type_hints(m)]
     if len(others) == 1 and not rest:
         return {"kind": _kind_of(others[0]), head: _literal(value, typing.get_type_hints(others[0])[head])}
@@ -113,7 +114,8 @@ def _other_kind(members: Sequence[Any], data: dict[str, Any], kind: str) -> dict
 
 
 def _place(items: list[Any], name: str, prefix: str) -> int:
-    kinds = [str(item.get("kind", place)) if isinstance(item, dict) else str(place) for place, item in enumerate(items)]
+    tables = [item if isinstance(item, dict) else {"kind": item} for item in items]
+    kinds = [str(table.get("kind", place)) for place, table in enumerate(tables)]
     if name.isdecimal() and int(name) < len(items):
         return int(name)
     if name not in kinds:
@@ -132,7 +134,7 @@ def _value(kind: Any, data: object, path: str, where: str) -> Any:
     if get_origin(kind) is Literal:
         if data in get_args(kind) and not isinstance(data, bool):
             return data
-        raise _unknown([f"{path} = {data!r}"], [str(a) for a in get_args(kind)], where)
+        raise _unknown([f"{path} = {_shown(data)}"], [str(a) for a in get_args(kind)], where)
     if get_origin(kind) is tuple:
         if not isinstance(data, list | tuple):
             raise _mistyped(path, data, "a list", where)
@@ -141,6 +143,8 @@ def _value(kind: Any, data: object, path: str, where: str) -> Any:
 
 
 def _scalar(kind: Any, data: object, path: str, where: str) -> Any:
+    if kind in (int, float) and isinstance(data, int) and not -(2**63) <= data < 2**63:
+        raise _mistyped(path, data, "a number of at most 64 bits", where)
     if kind is float and isinstance(data, int) and not isinstance(data, bool):
         return float(data)
     if not isinstance(data, kind) or (kind is not bool and isinstance(data, bool)):
@@ -187,7 +191,7 @@ def _choose(members: Sequence[Any], data: object, path: str, where: str) -> Any:
         for member in members:
             if _kind_of(member) == data["kind"]:
                 return member
-        raise _unknown([f"{path}.kind = {data['kind']!r}"], [_kind_of(m) for m in members], where)
+        raise _unknown([f"{path}.kind = {_shown(data['kind'])}"], [_kind_of(m) for m in members], where)
     fitting = [m for m in members if set(data) <= set(typing.get_type_hints(m))]
     if len(fitting) != 1:
         names = " | ".join(_kind_of(m) for m in members)
@@ -205,7 +209,7 @@ def _kind_of(member: Any) -> str:
 
 def _unknown(names: Sequence[str], valid: Sequence[str], where: str, kind: Any = None) -> UnmaskError:
     """Names the nearest valid names, and the place of a field of that name further down in the dataclass `kind`."""
-    prefix, _, last = names[0].split(" = ")[-1].strip("'").rpartition(".")
+    prefix, _, last = names[0].split(" = ")[-1].strip('"').rpartition(".")
     by_last = {name.rpartition(".")[2]: name for name in valid}
     near = [by_last[name] for name in difflib.get_close_matches(last, by_last, n=3, cutoff=0.55)]
     deep = dict.fromkeys(f"{prefix}.{path}".lstrip(".") for path in _paths(kind) if path.rpartition(".")[2] == last)
@@ -228,5 +232,13 @@ def _paths(kind: Any) -> Iterator[str]:
 
 
 def _mistyped(path: str, data: object, wanted: str, where: str) -> UnmaskError:
-    shown = json.dumps(data, default=str, ensure_ascii=False)
-    return UnmaskError(f"{path or 'the whole'} must be {wanted}, not {shown[:80]}", where=where, do="correct its type")
+    return UnmaskError(
+        f"{path or 'the whole'} must be {wanted}, not {_shown(data)}", where=where, do="correct its type"
+    )
+
+
+def _shown(data: object) -> str:
+    try:
+        return json.dumps(data, default=str, ensure_ascii=False)[:80]
+    except (ValueError, RecursionError):  # thousands of digits or levels, which Python refuses to spell
+        return f"a {type(data).__name__} too long to show"

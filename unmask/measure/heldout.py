@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -59,11 +59,12 @@ def evaluate(encoder: Encoder, objective: Objective, batches: list[PackedBatch])
     return out
 
 
-def unigram_entropy(
-    tokens: NDArray[np.integer], left_out: Mapping[int, object] | frozenset[int] = frozenset()
-) -> float:
-    """Entropy of the token frequencies themselves, in nats: the loss of the best guess that never looks at the context."""
-    counts = np.bincount(tokens.astype(np.int64))
+def unigram_entropy(counts_V: NDArray[np.integer], left_out: frozenset[int] = frozenset()) -> float:
+    """Entropy of the token frequencies themselves, in nats: the loss of the best guess that never looks at the context.
+
+    `left_out` are ids that are never targets.
+    """
+    counts = counts_V.astype(np.float64)
     counts[[i for i in left_out if i < len(counts)]] = 0
     share = counts[counts > 0] / counts.sum()
     return float(-(share * np.log(share)).sum())

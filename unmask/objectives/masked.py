@@ -28,6 +28,15 @@ class MaskedTokenObjective(Objective):
         self.goal, self.vocabulary = goal, vocabulary
         self._special, self._ordinary = vocabulary.is_special(), vocabulary.ordinary_ids()
 
+    def know_frequencies(self, counts_V: np.ndarray) -> None:
+        """Sets the output bias to the log of the tokens' frequencies, so that the loss begins at the unigram entropy.
+
+        BERT's bias begins at 0, and the embeddings spend the first steps on learning these frequencies.
+        """
+        share = (counts_V + 0.5) / (counts_V + 0.5).sum()
+        with torch.no_grad():
+            self.head.bias.copy_(torch.from_numpy(np.log(share)).float())
+
     def prepare(self, batch: PackedBatch, seed: int) -> PackedBatch:
         assert batch.examples is not None, "masks are drawn from the examples' numbers"
         ids = batch.input_ids.numpy()

@@ -136,6 +136,14 @@ class Corpus:
         """Sentences of each document [D]."""
         return np.concatenate([np.diff(shard.documents) for shard in self._shards])
 
+    def token_counts(self) -> NDArray[np.int64]:
+        """How often each id occurs in the split [vocab_size]."""
+        counts = np.zeros(self.vocab_size, np.int64)
+        for shard in self._shards:
+            for begin in range(0, len(shard.tokens), 1 << 24):  # a piece at a time: bincount makes an int64 copy
+                counts += np.bincount(shard.tokens[begin : begin + (1 << 24)], minlength=self.vocab_size)
+        return counts
+
     def read(self, documents: NDArray[np.integer]) -> Texts:
         """These documents end to end, in the order given; a number may occur more than once."""
         wanted = np.asarray(documents, np.int64)

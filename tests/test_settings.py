@@ -1,0 +1,479 @@
+"""Settings out of files, command lines and code: what is right comes through, what is wrong is named."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import typing
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from unmask import presets, recipes, settings
+from unmask.config import (
+    AdamW,
+    Blocks,
+    Cosine,
+    Documents,
+    EncoderConfig,
+    FullSentences,
+    Linear,
+    MaskedTokens,
+    Minutes,
+    Pairs,
+    RunConfig,
+    SentencePair,
+    Steps,
+    Tokens,
+    WarmupStableDecay,
+)
+from unmask.errors import UnmaskError
+
+SHARE = st.floats(0, 1).map(float)
+POSITIVE = st.floats(1e-12, 1e9)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "corpus": st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=20).map(str.strip),
+    "seed": st.integers(0, 2**63 - 1),
+    "dropout": SHARE,
+    "encoder.num_hidden_layers": st.integers(1, 99),
+    "encoder.hidden_act": st.sampled_from(["gelu", "gelu_tanh", "relu"]),
+    "encoder.layer_norm_eps": POSITIVE,
+    "examples.negatives": st.sampled_from(["random", "swapped"]),
+    "examples.max_length": st.integers(8, 512),
+    "objectives.mlm.mask_rate": SHARE,
+    "objectives.0.whole_word": st.booleans(),
+    "batch.tokens": st.integers(512, 10**9),
+    "until.minutes": POSITIVE,
+    "optimizer.learning_rate": POSITIVE,
+    "optimizer.beta2": SHARE,
+    "schedule.final": SHARE,
+    "keeping.keep_best": st.booleans(),
+    "machine.threads": st.integers(0, 64),
+}
+
+
+def changed(*assignments: str) -> RunConfig:
+    return settings.override(RunConfig, recipes.bert(), assignments)
+
+
+def refusal(*assignments: str) -> UnmaskError:
+    with pytest.raises(UnmaskError) as caught:
+        changed(*assignments)
+    return caught.value
+
+
+def refusal_of(data: object, where: str = "here") -> UnmaskError:
+    with pytest.raises(UnmaskError) as caught:
+        settings.parse(RunConfig, data, where=where)
+    return caught.value
+
+
+def found_at(data: Any, path: str) -> Any:
+    for name in path.split("."):
+        if isinstance(data, list):
+            data = next(item for place, item in enumerate(data) if name in (str(place), item["kind"]))
+        else:
+            data = data[name]
+    return data
+
+
+def leaves(value: object, prefix: str = "") -> Iterator[str]:
+    """The dotted paths of every plain value of a run; members of a tuple go by their kind."""
+    if dataclasses.is_dataclass(value):
+        for field in dataclasses.fields(value):
+            yield from leaves(getattr(value, field.name), f"{prefix}.{field.name}".lstrip("."))
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from leaves(item, f"{prefix}.{item.kind}")
+    else:
+        yield prefix
+
+
+@hypothesis_settings(max_examples=150, deadline=None)
+@given(chosen=st.fixed_dictionaries({}, optional=VALUES))
+def test_any_assignments_come_out_where_they_were_put_and_survive_json(chosen: dict[str, Any]) -> None:
+    run = changed(*(f"{path}={json.dumps(value, ensure_ascii=False)}" for path, value in chosen.items()))
+    plain = settings.plain(run)
+    assert {path: found_at(plain, path) for path in chosen} == chosen
+    assert settings.parse(RunConfig, json.loads(json.dumps(plain))) == run
+    one_by_one = recipes.bert()
+    for path, value in chosen.items():
+        one_by_one = settings.override(RunConfig, one_by_one, [f"{path}={json.dumps(value, ensure_ascii=False)}"])
+    assert one_by_one == run
+
+
+@pytest.mark.parametrize("name", list(recipes.RECIPES))
+def test_every_recipe_survives_json(name: str) -> None:
+    run = recipes.recipe(name)
+    assert settings.parse(RunConfig, json.loads(json.dumps(settings.plain(run)))) == run
+
+
+NAMES = st.sampled_from([*{part for path in leaves(recipes.bert()) for part in path.split(".")}, "minutes", "preset"])
+SCALARS = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.just(1 << 2_000)
+    | st.floats()
+    | st.text(max_size=9)
+    | NAMES
+    | st.sampled_from(["pairs", "blocks", "mlm", "steps", "wsd", "cpu"])
+)
+TREES = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(NAMES | st.text(max_size=5), inner, max_size=5)
+)
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(data=st.dictionaries(NAMES, TREES, max_size=5) | TREES)
+def test_whatever_a_file_holds_the_answer_is_a_run_or_a_sentence(data: object) -> None:
+    try:
+        settings.parse(RunConfig, data, where="here")
+    except UnmaskError as error:
+        assert error.what and error.where == "here" and error.do
+
+
+@hypothesis_settings(max_examples=300, deadline=None)
+@given(
+    st.lists(NAMES | st.sampled_from(["mlm", "0", "³", "", " "]) | st.text(max_size=3), max_size=4), st.text(max_size=9)
+)
+def test_whatever_is_assigned_the_answer_is_a_run_or_a_sentence(path: list[str], value: str) -> None:
+    try:
+        changed(f"{'.'.join(path)}={value}")
+    except UnmaskError as error:
+        assert error.what and error.where.startswith("--set") and error.do
+
+
+@pytest.mark.parametrize(
+    "literal", ["9" * 5000, "-" + "9" * 400, "0x" + "f" * 5000, "[" * 5000, "{a=" * 3000, '"""', "1e999", "nan"]
+)
+@pytest.mark.parametrize("path", ["seed", "dropout", "encoder.hidden_act", "until", "objectives", "objectives.mlm"])
+def test_numbers_and_nests_that_python_refuses_to_spell_are_refused_in_a_short_sentence(
+    path: str, literal: str
+) -> None:
+    error = refusal(f"{path}={literal}")
+    assert path.split(".")[0] in error.what and len(error.what) < 300
+
+
+# --- what is wrong is named --------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("path", list(leaves(recipes.bert())))
+def test_a_misspelt_setting_is_named_with_its_section_and_the_right_spelling(path: str) -> None:
+    section, dot, name = path.rpartition(".")
+    wrong = f"{section}{dot}{name[:2]}{name[3:]}" if len(name) > 4 else f"{path}x"
+    error = refusal(f"{wrong}=1")
+    assert wrong in error.what
+    assert path in error.do.split("valid here")[0] and error.do.startswith("did you mean")
+
+
+@pytest.mark.parametrize("path", list(leaves(recipes.bert())))
+def test_a_value_of_the_wrong_type_is_named_with_its_path(path: str) -> None:
+    value = "3" if path.endswith(("kind", "hidden_act", "negatives", "device", "precision")) else "[1]"
+    error = refusal(f"{path}={value}") if path not in ("corpus", "start_from") else refusal_of({path: [1]})
+    assert path.replace(".mlm", ".0").replace(".nsp", ".1") in error.what.replace(".mlm", ".0").replace(".nsp", ".1")
+    assert value in error.what or "[1]" in error.what
+
+
+def test_every_unknown_key_is_named_at_once() -> None:
+    error = refusal_of({"encoder": {"hidden-size": 3, "layers": 2}})
+    assert "encoder.hidden-size" in error.what and "encoder.layers" in error.what
+    assert "did you mean encoder.hidden_size" in error.do
+
+
+@pytest.mark.parametrize(
+    ("wrong", "right"),
+    [
+        ("learning_rate", "optimizer.learning_rate"),
+        ("hidden_size", "encoder.hidden_size"),
+        ("mask_rate", "objectives.mlm.mask_rate"),
+        ("max_length", "examples.max_length"),
+        ("minutes", "until.minutes"),
+        ("device", "machine.device"),
+    ],
+)
+def test_B209_a_setting_without_its_section_is_sent_to_its_section(wrong: str, right: str) -> None:
+    assert f"did you mean {right}? " in refusal(f"{wrong}=1").do
+    assert f"did you mean {right}? " in refusal_of({wrong: 1}).do
+
+
+def test_settings_have_no_near_name_when_none_is_near() -> None:
+    assert refusal("optimizer.zzz=1").do.startswith("valid here: optimizer.learning_rate")
+    assert "machine" in refusal("zzz=1").do
+
+
+@pytest.mark.parametrize("text", ["seed", "=3", " = 3", ""])
+def test_what_is_no_assignment_is_shown_how_to_write_one(text: str) -> None:
+    assert "name=value" in refusal(text).do
+
+
+@pytest.mark.parametrize(
+    ("assignment", "words"),
+    [
+        ("encoder.hidden_size=0", "encoder.hidden_size must be above 0, not 0"),
+        ("encoder.hidden_size=7", "encoder.hidden_size 7 must be a multiple of num_attention_heads 4"),
+        ("objectives.mlm.mask_rate=1.5", "mask_rate must lie between 0 and 1, not 1.5"),
+        ("objectives.mlm.replace_random=0.9", "replace_mask + replace_random must not exceed 1"),
+        ("examples.max_length=4", "examples.max_length must be at least 8, not 4"),
+        ("examples.max_length=1000", "examples.max_length 1000 exceeds encoder.max_position_embeddings 512"),
+        ("batch.tokens=100", "batch.tokens 100 holds not one example of max_length 128"),
+        ("encoder.type_vocab_size=1", 'examples of kind "pairs" need encoder.type_vocab_size 2'),
+        ("examples=blocks", 'the nsp objective needs examples of kind "pairs", not "blocks"'),
+        ("objectives=[]", "objectives must be one or more different kinds"),
+        ("objectives=['mlm', 'mlm']", "objectives must be one or more different kinds"),
+        ("schedule.warmup=1.5", "schedule.warmup must lie between 0 and 1, not 1.5"),
+        ("optimizer.learning_rate=0", "optimizer.learning_rate must be above 0"),
+        ("until.steps=-3", "until.steps must be above 0, not -3"),
+        ("until.minutes=nan", "until.minutes must be a finite number"),
+        ("keeping.keep_last=0", "keeping.keep_last must be above 0"),
+        ("machine.threads=-1", "machine.threads and workers must not be below 0"),
+        ("dropout=true", "dropout must be a number, not true"),
+        ("seed=1.5", "seed must be a whole number, not 1.5"),
+        ("seed=99999999999999999999", "seed must be a number of at most 64 bits"),
+        ("encoder.hidden_size.x=1", "encoder.hidden_size is a plain value"),
+        ("objectives.7.mask_rate=1", "unknown setting objectives.7"),
+        ("objectives.³.mask_rate=1", "unknown setting objectives.³"),
+    ],
+)
+def test_a_value_out_of_range_is_refused_with_its_path_and_the_limit(assignment: str, words: str) -> None:
+    assert words in refusal(assignment).what
+
+
+# --- unions -------------------------------------------------------------------------------------------------------------
+def test_a_union_is_chosen_by_its_kind_alone() -> None:
+    assert changed("schedule=cosine").schedule == Cosine()
+    assert changed("objectives=['mlm']", "examples=full_sentences").examples == FullSentences()
+    assert changed('objectives=[{kind="mlm", mask_rate=0.3}]').objectives == (MaskedTokens(mask_rate=0.3),)
+
+
+def test_a_field_that_one_kind_alone_has_chooses_it() -> None:
+    assert changed("until.minutes=5").until == Minutes(minutes=5.0)
+    assert changed("until.tokens=5").until == Tokens(tokens=5)
+    assert changed("schedule.decay=0.3").schedule == WarmupStableDecay(decay=0.3)
+    assert settings.parse(RunConfig, {"until": {"minutes": 2}}).until == Minutes(minutes=2.0)
+    assert settings.parse(RunConfig, {"schedule": {"decay": 0.1}}).schedule == WarmupStableDecay(decay=0.1)
+
+
+def test_a_change_of_kind_by_its_path_keeps_the_fields_both_kinds_have() -> None:
+    assert changed("schedule.kind=cosine").schedule == Cosine(warmup=0.05)
+    assert changed("objectives=['mlm']", "examples.max_length=64", "examples.kind=blocks").examples == Blocks(
+        max_length=64
+    )
+    assert "until.minutes must be given" in refusal("until.kind=minutes").what
+
+
+def test_later_assignments_see_the_kind_that_earlier_ones_chose() -> None:
+    run = changed("objectives=['mlm']", "examples=documents", "examples.max_length=99", "objectives.0.mask_rate=0.4")
+    assert run.examples == Documents(max_length=99)
+    assert run.objectives == (MaskedTokens(mask_rate=0.4),)
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"until": {"kind": "hours", "hours": 2}}, 'unknown setting until.kind = "hours"'),
+        ({"until": {"hours": 2}}, "until does not say which kind it is"),
+        ({"until": 5}, "until must be a table with kind = steps | tokens | minutes, not 5"),
+        ({"examples": "pair"}, 'unknown setting examples.kind = "pair"'),
+        ({"objectives": ["mln"]}, 'unknown setting objectives.0.kind = "mln"'),
+        ({"objectives": "mlm"}, 'objectives must be a list, not "mlm"'),
+        ({"schedule": {"kind": "linear", "decay": 0.1}}, "unknown setting schedule.decay"),
+    ],
+)
+def test_an_unknown_kind_is_refused_with_the_kinds_there_are(data: object, words: str) -> None:
+    error = refusal_of(data)
+    assert words in error.what and error.do
+
+
+def test_every_member_of_every_union_can_be_told_by_its_kind() -> None:
+    for field, hint in typing.get_type_hints(RunConfig).items():
+        members = typing.get_args(hint)
+        members = typing.get_args(members[0]) if field == "objectives" else members
+        kinds = [{f.name: f.default for f in dataclasses.fields(member)}["kind"] for member in members]
+        assert len(set(kinds)) == len(members), field
+
+
+# --- values on a command line ------------------------------------------------------------------------------------------
+def test_text_is_taken_as_it_stands_even_where_it_looks_like_a_number() -> None:
+    for text in ("2024", "true", "3e4", "2024-01-01", "[1]", "a=b", "./corpus one", ""):
+        assert changed(f"corpus={text}").corpus == text
+    assert changed('corpus=" quoted "').corpus == " quoted "
+
+
+def test_numbers_are_written_as_in_toml() -> None:
+    run = changed("optimizer.learning_rate=3e-4", "batch.tokens=8_192", "optimizer.beta1=1", "encoder.hidden_act=relu")
+    assert run.optimizer == AdamW(learning_rate=3e-4, beta1=1.0)
+    assert run.batch.tokens == 8192 and run.encoder.hidden_act == "relu"
+
+
+def test_a_value_with_a_second_line_is_not_half_read() -> None:
+    assert "must be a whole number" in refusal("seed=1\nbatch = 3").what
+
+
+# --- TOML files ---------------------------------------------------------------------------------------------------------
+def written(folder: Path, text: str | bytes, name: str = "run.toml") -> str:
+    (folder / name).write_bytes(text if isinstance(text, bytes) else text.encode())
+    return str(folder / name)
+
+
+def test_a_toml_recipe_begins_from_a_preset_and_changes_it(tmp_path: Path) -> None:
+    text = """
+    seed = 3
+    objectives = ["mlm"]
+    [encoder]
+    preset = "bert_tiny"
+    num_hidden_layers = 3
+    [examples]
+    kind = "blocks"
+    max_length = 256
+    [until]
+    minutes = 2
+    """
+    run = recipes.recipe(written(tmp_path, text))
+    assert run.encoder == replace(presets.bert_tiny(), num_hidden_layers=3)
+    assert run.objectives == (MaskedTokens(),) and run.examples == Blocks(max_length=256)
+    assert run.until == Minutes(minutes=2.0) and run.seed == 3 and run.schedule == Linear()
+    assert recipes.recipe(written(tmp_path, 'encoder = "bert-mini"\n')).encoder == presets.bert_mini()
+
+
+def test_an_empty_toml_file_is_the_usual_run(tmp_path: Path) -> None:
+    assert recipes.recipe(written(tmp_path, "")) == RunConfig()
+
+
+def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> None:
+    run = recipes.recipe(written(tmp_path, b"\xef\xbb\xbfseed = 3\r\n[until]\r\nsteps = 7\r\n"))
+    assert run.seed == 3 and run.until == Steps(steps=7)
+
+
+def test_tables_of_objectives_are_read_in_order(tmp_path: Path) -> None:
+    text = '[[objectives]]\nkind = "nsp"\n[[objectives]]\nkind = "mlm"\nwhole_word = true\n'
+    assert recipes.recipe(written(tmp_path, text)).objectives == (SentencePair(), MaskedTokens(whole_word=True))
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("seed = 1\n[encoder\nhidden_size = 1\n", "line 2"),
+        ("seed = 1\nseed = 2\n", "line 2"),
+        ("a\n", "line 1"),
+        ("x = +\n", "line 1"),
+    ],
+)
+def test_a_file_that_is_no_toml_is_refused_with_its_line(tmp_path: Path, text: str, place: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UnmaskError) as caught:
+        recipes.recipe(path)
+    assert caught.value.where == path and place in caught.value.what and "column" in caught.value.what
+
+
+@pytest.mark.parametrize("text", [b"seed = 1\n# caf\xe9\n", "seed = 1\n".encode("utf-16"), b"\xff"])
+def test_a_file_that_is_not_utf8_is_refused_with_its_line(tmp_path: Path, text: bytes) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UnmaskError, match="not UTF-8") as caught:
+        recipes.recipe(path)
+    assert caught.value.where == f"{path}:{2 if b'caf' in text else 1}"
+
+
+@pytest.mark.parametrize("text", ["x = " + "[" * 20_000, "seed = " + "9" * 5000, "seed = 0x" + "f" * 9000, "\0"])
+def test_a_file_made_to_break_a_parser_is_refused_in_words(tmp_path: Path, text: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(UnmaskError) as caught:
+        recipes.recipe(path)
+    assert caught.value.where == path
+
+
+def test_B209_an_unknown_key_in_a_file_is_named_with_the_file_and_a_suggestion(tmp_path: Path) -> None:
+    for text, named, near in (
+        ("learning_rate = 1e-3\n", "unknown setting learning_rate", "did you mean optimizer.learning_rate?"),
+        ("[training]\nnum-epochs = 3\n", "unknown setting training", "valid here: corpus, "),
+        ("[encoder]\nhidden-size = 3\n", "unknown setting encoder.hidden-size", "did you mean encoder.hidden_size"),
+        ("[until]\nsteps = 3\nepochs = 1\n", "until does not say which kind it is", "steps | tokens | minutes"),
+    ):
+        path = written(tmp_path, text)
+        with pytest.raises(UnmaskError) as caught:
+            recipes.recipe(path)
+        assert named in caught.value.what and near in caught.value.do and caught.value.where == path
+
+
+def test_a_preset_that_does_not_exist_is_refused_with_the_near_one(tmp_path: Path) -> None:
+    with pytest.raises(UnmaskError, match="bert_tinny") as caught:
+        recipes.recipe(written(tmp_path, '[encoder]\npreset = "bert_tinny"\n'))
+    assert "did you mean bert_tiny?" in caught.value.do
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    for path in (tmp_path / "none.toml", tmp_path / "folder.toml"):
+        (tmp_path / "folder.toml").mkdir(exist_ok=True)
+        with pytest.raises(UnmaskError) as caught:
+            recipes.recipe(str(path))
+        assert caught.value.where == str(path)
+
+
+# --- recipes in code ----------------------------------------------------------------------------------------------------
+OWN = "from unmask.config import RunConfig, Steps\ndef mine():\n    return RunConfig(until=Steps(steps=7))\n"
+
+
+def test_a_recipe_is_found_in_a_python_file_and_in_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert recipes.recipe(written(tmp_path, OWN, "own.py") + ":mine").until == Steps(steps=7)
+    monkeypatch.syspath_prepend(tmp_path)
+    written(tmp_path, OWN, "own_recipes_of_a_test.py")
+    assert recipes.recipe("own_recipes_of_a_test:mine").until == Steps(steps=7)
+    assert recipes.recipe("unmask.recipes:bert") == recipes.bert()
+
+
+def test_recipes_go_by_name_with_dashes_too() -> None:
+    assert recipes.recipe("bert-chinese") == recipes.bert_chinese() == recipes.recipe("bert_chinese")
+    with pytest.raises(UnmaskError) as caught:
+        recipes.recipe("brt")
+    assert "did you mean bert?" in caught.value.do
+
+
+@pytest.mark.parametrize("spec", ["nowhere.py:mine", "no_such_module:mine", "unmask.recipes:mine", "{own}:other"])
+def test_a_recipe_that_is_not_there_is_refused_in_words(tmp_path: Path, spec: str) -> None:
+    spec = spec.format(own=written(tmp_path, OWN, "own.py"))
+    with pytest.raises(UnmaskError, match="can't be loaded") as caught:
+        recipes.recipe(spec)
+    assert caught.value.where == spec
+
+
+def test_a_function_that_returns_something_else_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UnmaskError, match="returned int, not a RunConfig"):
+        recipes.recipe(written(tmp_path, "def mine():\n    return 3\n", "own.py") + ":mine")
+
+
+@pytest.mark.xfail(reason="recipes._from_code lets errors of the user's own code pass as faults of unmask", strict=True)
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def mine(:\n",
+        "def mine():\n    return nothing\n",
+        "def mine(x):\n    return x\n",
+        "def mine():\n    raise RuntimeError('boom')\n",
+        "mine = 3\n",
+        "from unmask.config import EncoderConfig\ndef mine():\n    return EncoderConfig(hidden_size=7)\n",
+    ],
+)
+def test_an_error_in_the_users_own_code_is_told_as_theirs_with_its_line(tmp_path: Path, code: str) -> None:
+    path = written(tmp_path, code, "own.py")
+    with pytest.raises(UnmaskError) as caught:
+        recipes.recipe(f"{path}:mine")
+    assert path in caught.value.where
+
+
+@pytest.mark.xfail(reason="importlib's ValueError and TypeError for these names pass", strict=True)
+@pytest.mark.parametrize("spec", [":", ":mine", "..:mine"])
+def test_a_spec_without_a_module_is_refused_in_words(spec: str) -> None:
+    with pytest.raises(UnmaskError):
+        recipes.recipe(spec)
+
+
+def test_pairs_and_encoder_have_the_defaults_the_papers_give() -> None:
+    """BERT sections 3.1 and A.2, as a run without a word of settings has them."""
+    run = settings.parse(RunConfig, {})
+    assert run == RunConfig() and run.encoder == EncoderConfig() == presets.bert_base()
+    assert run.examples == Pairs(negatives="random", negative_rate=0.5, short_rate=0.1)
+    assert run.objectives == (MaskedTokens(mask_rate=0.15, replace_mask=0.8, replace_random=0.1), SentencePair())
