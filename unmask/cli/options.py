@@ -17,7 +17,7 @@ Sources = Annotated[
     typer.Argument(
         metavar="SOURCE...",
         help="Text: files (.txt .jsonl .csv .tsv .parquet, also .gz .zst .zip), folders, globs, '-' for standard input, "
-        "hf:NAME[/config][:split], or python-docs.",
+        "hf:OWNER/NAME/CONFIG:SPLIT, or python-docs.",
         show_default=False,
     ),
 ]
