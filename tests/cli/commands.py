@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import sys
 from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
 
@@ -19,6 +21,17 @@ TINY = [
     )
     for word in ("--set", setting)
 ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Road:
+    """What the commands made, one after the other."""
+
+    text: Path
+    tokenizer: Path
+    corpus: Path
+    run: Path
+    model: Path
 
 
 class Answer(NamedTuple):
@@ -44,3 +57,8 @@ def unmask(*words: object) -> Answer:
             code = end.code or 0
     assert isinstance(code, int)
     return Answer(code, out.getvalue(), err.getvalue())
+
+
+def pretrain(road: Road, out: Path, *words: object) -> tuple[object, ...]:
+    """The words of a tiny run on the road's corpus."""
+    return ("pretrain", "bert", "-c", road.corpus, "-p", "bert_tiny", "-o", out, *TINY, *words)

@@ -1,22 +1,8 @@
 from __future__ import annotations
 
-from dataclasses import dataclass
-from pathlib import Path
-
 import pytest
-from commands import TINY, unmask
+from commands import TINY, Road, unmask
 from made_up import english_documents
-
-
-@dataclass(frozen=True)
-class Road:
-    """What the commands made, one after the other."""
-
-    text: Path
-    tokenizer: Path
-    corpus: Path
-    run: Path
-    model: Path
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from transformers import BertConfig, BertForPreTraining
 from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig
 from unmask.hub import configs, names
+from unmask.nn.attend import attend
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Joint
 
@@ -82,8 +84,8 @@ def test_packed_equals_alone(lengths: list[int], seed: int) -> None:
 
 @settings(max_examples=10, deadline=None)
 @given(lengths=st.lists(st.integers(1, 32), min_size=2, max_size=8), seed=st.integers(0, 99), data=st.data())
-def test_a_sequence_never_sees_its_neighbours(lengths: list[int], seed: int, data: st.DataObject) -> None:
-    """Other tokens and other segments in one sequence: every bit of the others stays."""
+def test_B107_B108_a_sequence_never_sees_its_neighbours(lengths: list[int], seed: int, data: st.DataObject) -> None:
+    """Other tokens and other segments in one sequence: every bit of the others stays, hidden states and gradients alike."""
     encoder, objective = our_model()
     batch, other = sequences(lengths, seed=seed), sequences(lengths, seed=seed + 1000)
     inside = batch.layout.rows == data.draw(st.integers(0, len(lengths) - 1))
@@ -91,8 +93,28 @@ def test_a_sequence_never_sees_its_neighbours(lengths: list[int], seed: int, dat
         input_ids=torch.where(inside, other.input_ids, batch.input_ids),
         token_type_ids=torch.where(inside, other.token_type_ids, batch.token_type_ids),
     )
-    before, after = our_answers(encoder, objective, batch)[0], our_answers(encoder, objective, changed)[0]
-    assert torch.equal(before[~inside], after[~inside])
+    before, after = (_hidden_and_gradients(encoder, one, ~inside) for one in (batch, changed))
+    assert torch.equal(before[0], after[0])
+    for name, gradient in before[1].items():
+        assert torch.equal(gradient, after[1][name]), name
+
+
+def _hidden_and_gradients(
+    encoder: Encoder, batch: PackedBatch, where: torch.Tensor
+) -> tuple[torch.Tensor, dict[str, torch.Tensor]]:
+    """Hidden states at `where`, and the gradient of a loss over these in every parameter."""
+    encoder.zero_grad()
+    hidden = encoder(batch)[where]
+    (hidden * torch.linspace(-1, 1, hidden.numel()).view_as(hidden)).sum().backward()
+    return hidden.detach(), {name: p.grad.clone() for name, p in encoder.named_parameters() if p.grad is not None}
+
+
+def test_B108_no_argument_of_the_network_can_turn_the_isolation_off() -> None:
+    """Elsewhere a mask of ones does. Here borders are part of the batch, and a batch without them can't be made."""
+    assert list(inspect.signature(Encoder.forward).parameters) == ["self", "batch"]
+    assert list(inspect.signature(attend).parameters) == ["qkv_T3HK", "layout", "dropout"]
+    with pytest.raises(TypeError):
+        PackedBatch(torch.tensor([5, 6]))  # type: ignore[call-arg]
 
 
 def test_the_gradient_reaches_every_parameter_and_stays_in_its_sequence() -> None:

@@ -1,0 +1,75 @@
+"""Packed batches and their padded view say the same, forward and backward."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from small_models import our_model, sequences
+from torch import nn
+
+from unmask.batch import Layout, PackedBatch
+
+LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=8)
+
+
+def layout_of(lengths: list[int]) -> Layout:
+    return Layout.of(torch.tensor([0, *lengths]).cumsum(0).int())
+
+
+@settings(max_examples=40, deadline=None)
+@given(LENGTHS)
+def test_padding_and_unpadding_give_back_every_bit_and_zeros_between(lengths: list[int]) -> None:
+    layout = layout_of(lengths)
+    x = torch.randn(sum(lengths), 2, 3) + 9
+    grid = layout.pad(x)
+    assert grid.shape == (len(lengths), max(lengths), 2, 3)
+    assert torch.equal(layout.unpad(grid), x)
+    assert torch.equal(grid[~layout.valid()], torch.zeros_like(grid[~layout.valid()]))
+    assert layout.valid().sum(1).tolist() == lengths
+
+
+@settings(max_examples=40, deadline=None)
+@given(LENGTHS, st.integers(0, 99))
+def test_B111_the_gradient_through_the_padded_view_is_that_of_the_packed_path(lengths: list[int], seed: int) -> None:
+    torch.manual_seed(seed)
+    layout, head = layout_of(lengths), nn.Linear(4, 5)
+    packed, padded = (torch.randn(sum(lengths), 4, generator=torch.Generator().manual_seed(seed)) for _ in range(2))
+    packed.requires_grad_()
+    padded.requires_grad_()
+    weights = torch.randn(sum(lengths), 5)
+    one, other = head(packed), layout.unpad(head(layout.pad(padded)))
+    assert torch.allclose(one, other, rtol=0, atol=1e-6)
+    gradients = [
+        torch.autograd.grad((out * weights).sum(), (x, *head.parameters()))
+        for out, x in ((one, packed), (other, padded))
+    ]
+    for first, second in zip(*gradients, strict=True):
+        assert first.any() and torch.allclose(first, second, rtol=0, atol=1e-5)
+
+
+def test_B111_padded_mlm_logits_carry_the_gradient_of_a_whole_model() -> None:
+    """Asked for as a padded grid and scored at the real places: every parameter learns the same."""
+    batch = sequences([3, 9, 9, 20])
+    gradients = []
+    for through_grid in (False, True):
+        encoder, objective = our_model()
+        hidden = encoder(batch)
+        logits = objective.parts["mlm"].head(hidden, encoder.embeddings.tokens.weight)
+        if through_grid:
+            grid = batch.layout.pad(logits)
+            assert grid.requires_grad and grid.shape == (4, 20, 97)
+            logits = grid[batch.layout.valid()]
+        nn.functional.cross_entropy(logits, batch.input_ids).backward()
+        parameters = [*encoder.named_parameters(), *objective.parts["mlm"].named_parameters()]
+        gradients.append({name: parameter.grad for name, parameter in parameters})
+    for name, wanted in gradients[0].items():
+        assert wanted is not None and wanted.any(), name
+        assert torch.allclose(gradients[1][name], wanted, rtol=0, atol=1e-5), name
+
+
+def test_a_batch_holds_at_least_one_token_in_each_sequence() -> None:
+    for rows in ([], [[]], [[5], []]):
+        with pytest.raises(ValueError, match="at least one"):
+            PackedBatch.pack(rows)
