@@ -29,7 +29,10 @@ from unmask.errors import UnmaskError
 
 
 def bert(encoder: EncoderConfig | None = None) -> RunConfig:
-    """BERT as published (Devlin et al. 2019, appendix A.2): MLM + NSP, learning rate 1e-4, linear decay; a CPU-sized batch."""
+    """BERT's objectives (Devlin et al. 2019, section 3.1) with a batch for one machine, and the learning rate that goes with it.
+
+    The published run had batches of 128,000 tokens for a million steps, at 1e-4 with 10,000 steps of warm-up.
+    """
     return RunConfig(
         encoder=encoder or presets.bert_mini(),
         examples=Pairs(max_length=128),

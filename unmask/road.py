@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -58,17 +58,27 @@ def fit_to_corpus(run: RunConfig, *, progress: Progress = quiet) -> RunConfig:
     """The run with the encoder that its corpus, or the model it starts from, asks for. Raises UnmaskError where they disagree."""
     if not run.corpus:
         raise UnmaskError("the run names no corpus", do="give --corpus FOLDER (made by `unmask corpus build`)")
-    vocabulary = Corpus.open(run.corpus, "train", verify=False).vocabulary
+    corpus = Corpus.open(run.corpus, "train", verify=False)
+    vocabulary = corpus.vocabulary
     if run.start_from:
-        config = load_model(Path(run.start_from)).config
-        if config.vocab_size < vocabulary.size:
-            raise UnmaskError(
-                f"the corpus was made with {vocabulary.size:,} token ids, but the model to start from has {config.vocab_size:,}",
-                where=run.start_from,
-                do="build the corpus with the model's own tokenizer, or grow the model: `unmask tokenizer extend`",
-            )
-        return replace(run, encoder=config)
+        return replace(run, encoder=_model_for(corpus, Path(run.start_from)))
     return replace(run, encoder=replace(run.encoder, vocab_size=vocabulary.size, pad_token_id=vocabulary.pad_token_id))
+
+
+def _model_for(corpus: Corpus, folder: Path) -> EncoderConfig:
+    """The encoder of the model to start from; refuses a model whose ids mean other tokens than the corpus'."""
+    loaded = load_model(folder)
+    if loaded.tokenizer_folder is not None:
+        same = Tokenizer.load(loaded.tokenizer_folder).pieces() == Tokenizer.load(corpus.tokenizer_folder).pieces()
+    else:
+        same = loaded.config.vocab_size >= corpus.vocabulary.size
+    if not same:
+        raise UnmaskError(
+            f"the corpus was made with another tokenizer ({corpus.vocabulary.size:,} tokens) than the model to start from",
+            where=str(folder),
+            do=f"build the corpus with the model's: --tokenizer {folder}; to add tokens, use `unmask tokenizer extend --model`",
+        )
+    return loaded.config
 
 
 def estimate(run: RunConfig) -> dict[str, Any]:
@@ -115,8 +125,24 @@ def pretrain(run: RunConfig, folder: Path, *, view: View, progress: Progress = q
 
 def resume(folder: Path, *, view: View, progress: Progress = quiet) -> Outcome:
     """Goes on with the run in `folder` from its newest whole checkpoint (from the beginning when it has none yet)."""
+    run = read_settings(folder)  # before anything is made in a folder that holds no run
     with lock_run(folder):
-        return _go(read_settings(folder), folder, view, progress)
+        _require_same_corpus(folder, Corpus.open(run.corpus, "train", verify=False), "text_sha256")
+        return _go(run, folder, view, progress)
+
+
+def _require_same_corpus(folder: Path, corpus: Corpus, *also: str) -> None:
+    """Refuses a corpus that was rebuilt with another tokenizer (or, where `also` says so, other texts) since the run began."""
+    then = read_run(folder).get("corpus", {})
+    changed = [name for name in also if then.get(name) != corpus.about.get(name)]
+    if then.get("tokenizer") != corpus.about["tokenizer"]:
+        changed.append("tokenizer")
+    if then and changed:
+        raise UnmaskError(
+            f"the corpus is not the one this run began with: {' and '.join(changed)} changed",
+            where=str(corpus.folder),
+            do="put the old corpus back, or begin a new run with --start-from",
+        )
 
 
 def read_settings(folder: Path) -> RunConfig:
@@ -181,7 +207,7 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
         try:
             outcome = fit(
                 run, model.encoder, model.objective, batches, journal, checkpoints,
-                evaluate=watch, flops=_cost(run.encoder), stop=stop,
+                evaluate=watch, flops=partial(_flops, model), stop=stop,
             )  # fmt: skip
         except BaseException as error:
             _end(folder, status="failed", why=str(error).splitlines()[0] if str(error) else type(error).__name__)
@@ -211,11 +237,8 @@ def _measure(model: Model, held_out: list[PackedBatch], tokenizer: Tokenizer, st
     return [{"kind": "evaluation", "step": step, **found}, *({**record, "step": step} for record in shown)]
 
 
-def _cost(config: EncoderConfig) -> Callable[[PackedBatch], float]:
-    def cost(batch: PackedBatch) -> float:
-        return training_flops(config, batch, len(batch.labels["mlm"].where) if "mlm" in batch.labels else 0)
-
-    return cost
+def _flops(model: Model, batch: PackedBatch) -> float:
+    return training_flops(model.encoder.config, batch, model.objective.vocabulary_rows(batch))
 
 
 def _begin(run: RunConfig, folder: Path, train: Corpus, heldout: Corpus) -> None:
@@ -254,6 +277,7 @@ def export(folder: Path, out: Path, which: str = "last") -> int:
     """
     run = read_settings(folder)
     corpus = Corpus.open(run.corpus, "train", verify=False)
+    _require_same_corpus(folder, corpus)
     checkpoints = Checkpoints(folder / "steps")
     rows = {row["step"]: str(row["kind"]) for row in checkpoints.list()}
     fitting = [step for step, kind in rows.items() if which in kind.split(", ") or which == str(step)]

@@ -138,7 +138,10 @@ def _value(kind: Any, data: object, path: str, where: str) -> Any:
     if get_origin(kind) is tuple:
         if not isinstance(data, list | tuple):
             raise _mistyped(path, data, "a list", where)
-        return tuple(_value(get_args(kind)[0], item, f"{path}.{i}", where) for i, item in enumerate(data))
+        names = [item.get("kind", i) if isinstance(item, dict) else i for i, item in enumerate(data)]
+        return tuple(
+            _value(get_args(kind)[0], item, f"{path}.{name}", where) for name, item in zip(names, data, strict=True)
+        )
     return _scalar(kind, data, path, where)
 
 

@@ -177,7 +177,7 @@ def test_held_out_text_is_at_least_one_document_and_at_most_its_limit(tmp_path, 
         found = build_corpus([source], out, tokenizer, BuildOptions(**changes))["splits"]
         return found["train"]["documents"], found["heldout"]["documents"], found["heldout"]["tokens"]
 
-    assert splits(heldout_share=1e-9)[:2] == (39, 1)
+    assert splits(heldout_share=1e-9)[:2] == (32, 8)  # fewer could not make random sentence pairs
     assert splits(heldout_share=0)[:2] == (40, 0)
     assert 0 < splits(heldout_share=0.9, heldout_tokens=300)[2] <= 300
     one = write_jsonl(tmp_path / "one.jsonl", some_texts(1))

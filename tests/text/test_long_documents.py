@@ -22,7 +22,7 @@ from unmask.text.tokenizer import Tokenizer
 from unmask.text.train_tokenizer import TrainOptions, train
 
 LONG = "We need a fix! " * 400
-UNBROKEN = "wefix" * 2000  # no sentence, no word ends
+UNBROKEN = "fix we " * 1500  # one sentence
 
 
 @pytest.fixture(scope="module")

@@ -209,3 +209,58 @@ def test_pre_training_goes_on_from_a_published_encoder(minilm: Path, tmp_path: P
     messages = " ".join(r["message"] for r in said if r["kind"] == "message")
     assert "mlm.dense.weight" in messages and "begins anew" in messages
     assert load_model(tmp_path / "run" / "model").config.num_hidden_layers == 6
+
+
+def other_corpus(folder: Path) -> Path:
+    """A corpus of other words by a tokenizer of its own, in `folder`/corpus."""
+    from made_up import english_documents
+
+    from unmask.text.build import BuildOptions, build_corpus
+    from unmask.text.documents import ReadOptions
+    from unmask.text.train_tokenizer import TrainOptions, train
+
+    texts = [" ".join(word[::-1] for word in text.split()) for text in english_documents(60)]
+    folder.mkdir(exist_ok=True)
+    (folder / "text.txt").write_text("\n".join(texts), encoding="utf-8")
+    tokenizer, _ = train(texts, TrainOptions(vocab_size=100))
+    options = BuildOptions(read=ReadOptions(separator="line"), heldout_share=0.2, duplicates="keep")
+    build_corpus([str(folder / "text.txt")], folder / "corpus", tokenizer, options, workers=1)
+    return folder / "corpus"
+
+
+def test_B079_a_model_is_not_trained_on_ids_that_mean_other_tokens(small_corpus: Path, tmp_path: Path) -> None:
+    road.pretrain(small_run(small_corpus, until=Steps(steps=2)), tmp_path / "run", view=ignore)
+    with pytest.raises(UnmaskError, match="another tokenizer"):
+        small_run(other_corpus(tmp_path / "other"), start_from=str(tmp_path / "run" / "model"))
+
+
+def test_a_run_does_not_go_on_with_another_corpus(small_corpus: Path, tmp_path: Path) -> None:
+    """Rebuilt under its feet with other texts or another tokenizer, it would export rows that mean nothing."""
+    import shutil
+
+    shutil.copytree(small_corpus, tmp_path / "corpus")
+    run = small_run(tmp_path / "corpus")
+    road.pretrain(run, tmp_path / "run", view=stop_after(2))
+    shutil.rmtree(tmp_path / "corpus")
+    shutil.move(other_corpus(tmp_path / "other"), tmp_path / "corpus")
+    for act in (
+        lambda: road.resume(tmp_path / "run", view=ignore),
+        lambda: road.export(tmp_path / "run", tmp_path / "out"),
+    ):
+        with pytest.raises(UnmaskError, match="tokenizer changed"):
+            act()
+
+
+def test_a_mistyped_folder_is_not_made_by_resuming(tmp_path: Path) -> None:
+    with pytest.raises(UnmaskError, match="no run in this folder"):
+        road.resume(tmp_path / "typo", view=ignore)
+    assert not (tmp_path / "typo").exists()
+
+
+def test_frequencies_known_from_the_start_save_the_first_steps(small_corpus: Path, tmp_path: Path) -> None:
+    from unmask.config import MaskedTokens
+
+    run = small_run(small_corpus, objectives=(MaskedTokens(frequency_bias=True),), until=Steps(steps=1))
+    road.pretrain(run, tmp_path / "run", view=ignore)
+    found = result(tmp_path / "run")
+    assert abs(found["first"]["losses"]["mlm"] - found["unigram_entropy"]) < 0.3

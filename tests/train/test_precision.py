@@ -33,6 +33,7 @@ def run_in(small_corpus: Path, precision: Any) -> RunConfig:
 
 
 @needs_bf16
+@pytest.mark.slow
 def test_B101_B102_a_bf16_run_stays_finite_and_its_loss_falls_as_in_fp32(small_corpus: Path, tmp_path: Path) -> None:
     losses = {}
     for precision in ("bf16", "fp32"):
@@ -43,7 +44,7 @@ def test_B101_B102_a_bf16_run_stays_finite_and_its_loss_falls_as_in_fp32(small_c
         found = result(tmp_path / precision)
         losses[precision] = found["last"]["losses"]["mlm"]
         assert losses[precision] < found["first"]["losses"]["mlm"] - 1.0
-    assert abs(losses["bf16"] - losses["fp32"]) < 0.1
+    assert 0 < abs(losses["bf16"] - losses["fp32"]) < 0.1  # not equal: it was bf16 indeed
 
 
 @needs_bf16

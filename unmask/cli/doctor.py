@@ -42,7 +42,6 @@ def doctor(
         )
         extras = {
             "datasets": "hf:NAME sources",
-            "jieba": "Chinese words with a user dictionary",
             "transformers": "loading our models elsewhere",
         }
         there = {

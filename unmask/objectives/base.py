@@ -37,6 +37,10 @@ class Objective(nn.Module):
         divided by the count of the whole step."""
         return {name: len(targets.where) for name, targets in batch.labels.items()}
 
+    def vocabulary_rows(self, batch: PackedBatch) -> int:
+        """Places at which logits over the whole vocabulary are made: what the head costs."""
+        return 0
+
     def loss(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch) -> Losses:
         """Sums with counts from the encoder's output."""
         raise AssertionError("every objective has a loss")
@@ -59,6 +63,9 @@ class Joint(Objective):
         for part in self._objectives():
             batch = part.prepare(batch, seed)
         return batch
+
+    def vocabulary_rows(self, batch: PackedBatch) -> int:
+        return sum(part.vocabulary_rows(batch) for part in self._objectives())
 
     def loss(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch) -> Losses:
         return {name: s for part in self._objectives() for name, s in part.loss(encoder, hidden_TD, batch).items()}

@@ -64,6 +64,9 @@ class MaskedTokenObjective(Objective):
         random = (fate >= self.goal.replace_mask) & (fate < self.goal.replace_mask + self.goal.replace_random)
         return np.where(random, noise, masked).astype(np.int64)
 
+    def vocabulary_rows(self, batch: PackedBatch) -> int:
+        return len(batch.labels["mlm"].where)
+
     def logits(self, encoder: Encoder, hidden_MD: Tensor) -> Tensor:
         """[M, V] for the hidden states given."""
         out: Tensor = self.head(hidden_MD, encoder.embeddings.tokens.weight)

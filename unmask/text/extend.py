@@ -63,10 +63,12 @@ def _count_words(tokenizer: Tokenizer, sample: Iterable[str], progress: Progress
     """How often each word occurs, in the model's own spelling; runs of hanzi fall into dictionary words."""
     prepare = Preparation(_LONGEST_WORD, set(), cut_hanzi=tokenizer.kind != "wordpiece")
     words: Counter[str] = Counter()
+    done = 0
     for done, text in enumerate(sample):
         for part in prepare(text).split(CUT):
             words.update(tokenizer.pre_tokens(part))
-        progress("counting words, slices", done, None)
+        progress("counting words, slices", done + 1, None)
+    progress("counting words, slices", done + 1, done + 1)
     return words
 
 

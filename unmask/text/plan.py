@@ -20,6 +20,7 @@ from unmask.text.duplicates import find_duplicates
 from unmask.text.parts import Part, read_part
 from unmask.text.shards import ShardWriter, Split, offsets_of, ranges, shard_name
 
+_FEWEST_HELD_OUT = 8  # documents, where there are four times as many: with one, no sentence pair could be a wrong one
 _PERCENTILES = (1, 5, 25, 50, 75, 95, 99, 100)
 
 
@@ -166,7 +167,7 @@ def _is_heldout(index: Index, kept: NDArray[np.bool_], share: float, most_tokens
     order = np.flatnonzero(kept)[np.argsort(draw[kept], kind="stable")]
     if share == 0 or len(order) == 0 or draw[order[0]] == draw[order[-1]]:  # one document only: there to be learned
         return np.zeros(len(draw), bool)
-    count = int(np.searchsorted(draw[order], share))
+    count = max(int(np.searchsorted(draw[order], share)), min(_FEWEST_HELD_OUT, len(order) // 4))
     count = min(count, int(np.searchsorted(np.cumsum(index.tokens[order]), most_tokens, "right")))
     return draw <= draw[order[max(count - 1, 0)]]
 

@@ -98,6 +98,8 @@ class Corpus:
         split is empty. Progress counts bytes.
         """
         folder = Path(folder)
+        if not folder.is_dir():
+            raise UnmaskError("There is no such folder.", where=str(folder), do="Check the path of the corpus.")
         manifest = read_manifest(folder)
         about = manifest["about"]
         if about.get("format") != FORMAT or about.get("version") != VERSION:

@@ -92,8 +92,9 @@ def train(
         chinese=options.tokenize_chinese_chars or options.kind == "characters",
         digits=options.individual_digits,
     )
-    progress("counting characters, slices", 0, None)
+    progress("counting characters", 0, None)
     characters = count_characters(map(look.normalise, sample))
+    progress("counting characters", 1, 1)
     kept, rare = _alphabet(characters, options)
     report = _report(sample, characters, kept, rare, options)
     prepare = Preparation(options.max_word_length, set(rare), cut_hanzi=options.kind in ("bpe", "unigram"))
