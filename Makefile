@@ -3,6 +3,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 # A demo needs only what a user needs; tests and checks need the tools of the dev extra as well.
 CONSTRAINED := $(BIN)/pip install --disable-pip-version-check --quiet -c constraints.txt
+# Two test processes on two cores: one computing thread each, and none that spins while it waits.
+PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2
 
 .PHONY: demo test check lint types layers quick clean
 
@@ -12,10 +14,10 @@ demo: .venv/.user-ready  ## the whole road: text, tokenizer, shards, pre-trainin
 test: check  ## lint, types, layers and all tests: what CI runs
 
 check: .venv/.dev-ready lint types layers
-	$(BIN)/pytest -n 2 --cov --cov-report=term:skip-covered
+	$(PYTEST) --cov --cov-report=term:skip-covered
 
 quick: .venv/.dev-ready  ## the tests that take under five seconds each
-	$(BIN)/pytest -n 2 -m "not slow"
+	$(PYTEST) -m "not slow"
 
 lint: .venv/.dev-ready
 	$(BIN)/ruff check .

@@ -138,7 +138,9 @@ def _value(kind: Any, data: object, path: str, where: str) -> Any:
     if get_origin(kind) is tuple:
         if not isinstance(data, list | tuple):
             raise _mistyped(path, data, "a list", where)
-        names = [item.get("kind", i) if isinstance(item, dict) else i for i, item in enumerate(data)]
+        kinds = [_kind_of(member) for member in _members(get_args(kind)[0])]
+        told = [item.get("kind") if isinstance(item, dict) else None for item in data]
+        names = [name if name in kinds else place for place, name in enumerate(told)]
         return tuple(
             _value(get_args(kind)[0], item, f"{path}.{name}", where) for name, item in zip(names, data, strict=True)
         )

@@ -107,6 +107,7 @@ REFUSED = [
     ("pretrain bert -c {c} --start-from {m} --set encoder.hidden_size=64 -o {o}", "would have no effect"),
     ("pretrain bert -c {c} --set encoder.vocab_size=9 -o {o}", "comes from the corpus"),
     ("pretrain --resume -o {c}", "no run in this folder"),
+    ("pretrain --resume -o {t}", "no run in this folder"),
     ("pretrain --resume -o {b}/run-json", "run.json can't be read"),
     ("pretrain --resume -o {b}/run-key", "did you mean seed?"),
     ("pretrain {b}/key.toml -c {c} -o {o}", "did you mean optimizer.learning_rate?"),
@@ -149,7 +150,10 @@ def test_R14_B209_B210_what_is_wrong_is_refused_in_three_lines_that_name_it(
     monkeypatch.setenv("COLUMNS", "300")
     places = {"t": road.text, "k": road.tokenizer, "c": road.corpus, "r": road.run, "m": road.model, "b": bad}
     places |= {"o": tmp_path / "out"}
-    answer = unmask(*(word.format(**places) for word in shlex.split(line)))
+    words = [word.format(**places) for word in shlex.split(line)]
+    if words[0] == "pretrain" and not {"--steps", "--minutes", "--resume"} & {*words}:
+        words += ["--steps", "1"]  # what is not refused must not train for hours
+    answer = unmask(*words)
     assert answer.code == 2, answer.err
     assert "Traceback" not in answer.err and not (tmp_path / "out" / "model").exists()
     assert named.format(**places) in answer.err
@@ -168,7 +172,6 @@ def test_a_place_that_is_taken_is_never_written_over(road: Road, tmp_path: Path)
         ("corpus", "build", road.text, "-t", road.tokenizer, "-o", tmp_path / "own"),
         pretrain(road, road.run, "--steps", 1),
         pretrain(road, road.text, "--steps", 1),
-        ("pretrain", "--resume", "-o", road.text),
         ("export", road.run, "-o", road.text),
         ("export", road.run, "-o", road.run),
         ("export", road.run, "-o", tmp_path / "own"),
@@ -189,7 +192,6 @@ def test_an_export_never_replaces_a_folder_of_another_kind(road: Road, tmp_path:
     assert (tmp_path / "out" / "manifest.json").read_bytes() == (source / "manifest.json").read_bytes()
 
 
-@pytest.mark.xfail(reason="road.resume locks, and so creates, the folder before it looks for run.json", strict=True)
 def test_resuming_where_there_is_no_run_leaves_no_trace(tmp_path: Path) -> None:
     assert unmask("pretrain", "--resume", "-o", tmp_path / "typo").code == 2
     assert not (tmp_path / "typo").exists()
