@@ -171,6 +171,17 @@ def build(run: RunConfig, vocabulary: Vocabulary) -> Model:
     return Model(encoder, objective, vocabulary, notes)
 
 
+def _doubts(run: RunConfig, corpus: Corpus) -> list[str]:
+    """What the run asks for and its corpus can't give."""
+    whole_word = any(isinstance(goal, MaskedTokens) and goal.whole_word for goal in run.objectives)
+    chinese = corpus.about["report"]["text"]["hanzi_share"] > 0.2
+    if whole_word and chinese and corpus.about["options"]["words"]["segmenter"] == "none":
+        return [
+            "The corpus knows no Chinese words: whole-word masking takes each hanzi for one. Build it with --segmenter jieba."
+        ]
+    return []
+
+
 def _know_frequencies(objective: Joint, corpus: Corpus) -> None:
     """Tells new MLM heads that want it how often each token occurs in the corpus."""
     for part in objective.parts.values():
@@ -201,7 +212,7 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
     journal = Journal(folder, view=view, origin=train.origin)
     checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=run.keeping.keep_best)
     watch = partial(_measure, model, held_out, Tokenizer.load(train.tokenizer_folder))
-    for note in model.notes:
+    for note in (*model.notes, *_doubts(run, train)):
         journal.say(note)
     with StopRequest() as stop:
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
@@ -23,11 +23,13 @@ from unmask.loader import Batches, Cursor, load
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Losses, Objective, combine
 from unmask.train.checkpoint import Checkpoints
+from unmask.train.interval import Interval
 from unmask.train.journal import Journal
 from unmask.train.machine import autocast, choose_device, choose_precision, matmul_peak
 from unmask.train.optimise import build_optimizer, learning_rate_factor, moments, restore_moments
 from unmask.train.plan import Leg, Plan, steps_left
 from unmask.train.signals import StopRequest
+from unmask.train.state import State, random_state, set_random_state
 
 PROBE_SHARE = 0.02  # of a run's minutes go into measuring how long a step takes
 REPLAN_UNTIL = 0.9  # later the rest is too short to be worth a new decision
@@ -41,17 +43,6 @@ class Diverged(UnmaskError):
     exit_code = 1
 
 
-@dataclass
-class State:
-    """Where a run is. Everything here is in a checkpoint, and nothing else is needed to go on."""
-
-    step: int = 0
-    tokens: int = 0
-    seconds: float = 0.0
-    cursor: Cursor = field(default_factory=Cursor)
-    sums: dict[str, list[float]] = field(default_factory=dict)  # losses since the last record: [total, count]
-
-
 @dataclass(frozen=True)
 class Outcome:
     """How a call of `fit` ended: finished, or stopped by a signal with the exit code it asks for."""
@@ -61,18 +52,6 @@ class Outcome:
     seconds: float
     finished: bool
     exit_code: int = 0
-
-
-@dataclass
-class Clock:
-    """Time of the current recording interval, split into waiting for data and everything."""
-
-    since: float = field(default_factory=time.monotonic)
-    waited: float = 0.0
-    tokens: int = 0
-    flops: float = 0.0
-    padding: float = 0.0
-    batches: int = 0
 
 
 def fit(
@@ -135,7 +114,7 @@ class _Run:
         workers = self.run.machine.workers
         stream = load(self.batches, self.state.cursor, workers=workers, pin=self.device.type == "cuda")
         every = max(1, self.plan.first_estimate() // 2000)  # enough points for a curve, however long the run
-        clock, saved = Clock(), time.monotonic()
+        clock, saved = Interval(), time.monotonic()
         while self._progress() < 1:
             before = self._progress()
             norm = self._step(stream, clock)
@@ -143,19 +122,19 @@ class _Run:
             due = self._marks(self._progress()) > self._marks(before)
             if self.state.step % every == 0 or due:
                 self.journal.write(self._record(norm, clock))
-                clock = Clock()
+                clock = Interval()
             if due:
                 loss = self._measure(began)
                 self._save(loss)
-                clock, saved = Clock(), time.monotonic()
+                clock, saved = Interval(), time.monotonic()
             elif self.stop.signal or time.monotonic() - saved > 60 * self.run.keeping.save_minutes:
                 self._save(None)
-                clock, saved = Clock(), time.monotonic()
+                clock, saved = Interval(), time.monotonic()
             if self.stop.signal:
                 return
 
     # --- one optimizer step ------------------------------------------------------------------------------------------
-    def _step(self, stream: Iterator[tuple[PackedBatch, Cursor]], clock: Clock) -> float:
+    def _step(self, stream: Iterator[tuple[PackedBatch, Cursor]], clock: Interval) -> float:
         """Forward and backward over all micro-batches, then one update. Returns the gradient's norm."""
         start = time.monotonic()
         pulled = list(islice(stream, self.run.batch.accumulate))
@@ -167,10 +146,7 @@ class _Run:
         self.state.cursor = pulled[-1][1]
         for batch in micro:
             self.state.tokens += batch.num_tokens
-            clock.tokens += batch.num_tokens
-            clock.flops += self.flops(batch)
-            clock.padding += batch.layout.padding()
-            clock.batches += 1
+            clock.add(batch, self.flops(batch))
         return norm
 
     def _backward(self, micro: Sequence[PackedBatch]) -> None:
@@ -280,8 +256,7 @@ class _Run:
         self.journal.decide(self.plan.legs)
 
     # --- records, checkpoints ----------------------------------------------------------------------------------------
-    def _record(self, norm: float, clock: Clock) -> dict[str, Any]:
-        seconds = max(1e-9, time.monotonic() - clock.since)
+    def _record(self, norm: float, clock: Interval) -> dict[str, Any]:
         losses = {name: total / max(1, count) for name, (total, count) in self.state.sums.items()}
         self.state.sums = {}
         return {
@@ -294,10 +269,7 @@ class _Run:
             "losses": losses,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "grad_norm": norm,
-            "tokens_per_second": round(clock.tokens / seconds, 1),
-            "padding": round(clock.padding / max(1, clock.batches), 4),
-            "loader_wait": round(clock.waited / seconds, 4),
-            "peak_share": round(clock.flops / seconds / self.peak, 4),
+            **clock.rates(self.peak),
         }
 
     def _measure(self, began: float) -> float:
@@ -320,7 +292,7 @@ class _Run:
             "encoder": dict(self.encoder.state_dict()),
             "objective": dict(self.objective.state_dict()),
             "optimizer": moments(self.optimizer, self.parameters),
-            "random": _random_state(self.device),
+            "random": random_state(self.device),
         }
         state = asdict(self.state) | {
             "legs": [asdict(leg) for leg in self.plan.legs],
@@ -340,7 +312,7 @@ class _Run:
         self.encoder.load_state_dict(tensors["encoder"])
         self.objective.load_state_dict(tensors["objective"])
         restore_moments(self.optimizer, self.parameters, tensors["optimizer"])
-        _set_random_state(tensors["random"], self.device)
+        set_random_state(tensors["random"], self.device)
         self.scaler.load_state_dict(state["scaler"])
         self.plan = replace(self.plan, legs=tuple(Leg(**leg) for leg in state["legs"]))
         self.state = State(state["step"], state["tokens"], state["seconds"], Cursor(**state["cursor"]), state["sums"])
@@ -362,14 +334,3 @@ def _add_counts(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:
         for name, count in part.items():
             total[name] = total.get(name, 0) + count
     return total
-
-
-def _random_state(device: torch.device) -> dict[str, Tensor]:
-    states = {"cpu": torch.get_rng_state()}
-    return states | {"cuda": torch.cuda.get_rng_state(device)} if device.type == "cuda" else states
-
-
-def _set_random_state(states: Mapping[str, Tensor], device: torch.device) -> None:
-    torch.set_rng_state(states["cpu"])
-    if device.type == "cuda" and "cuda" in states:
-        torch.cuda.set_rng_state(states["cuda"], device)
