@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import importlib.metadata
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(autouse=True)
+def usual_floats() -> Iterator[None]:
+    """A run rounds the smallest floats of its process to zero; hypothesis refuses to draw floats where that is so."""
+    yield
+    if torch := sys.modules.get("torch"):
+        torch.set_flush_denormal(False)
 
 
 @pytest.fixture(scope="session")

@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 WASTE = 0.1  # padding a group of near-equal lengths may hold on a CPU: fewer calls for a tenth more work
@@ -46,6 +47,12 @@ class PackedBatch:
         types = None if token_type_ids is None else torch.tensor([t for row in token_type_ids for t in row])
         return cls(torch.tensor([t for row in sequences for t in row]), lengths.cumsum(0).int(), types)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travels between processes by value: torch would pass each tensor as an open file, and a step holds many batches."""
+        fields = (self.input_ids, self.starts, self.token_type_ids, self.word_starts, self.examples, self.documents)
+        labels = {name: tuple(map(_array, targets)) for name, targets in self.labels.items()}
+        return _arrived, (tuple(map(_array, fields)), labels)
+
     @property
     def num_tokens(self) -> int:
         return len(self.input_ids)
@@ -77,9 +84,9 @@ class PackedBatch:
             self.input_ids.to(device, non_blocking=True),
             self.starts.to(device, non_blocking=True),
             move(self.token_type_ids),
-            move(self.word_starts),
-            move(self.examples),
-            move(self.documents),
+            None,  # only what prepares a batch needs where words start
+            self.examples,  # names, looked at on the CPU when something goes wrong
+            self.documents,
             {k: Targets(*(x.to(device, non_blocking=True) for x in t)) for k, t in self.labels.items()},
         )
         moved.__dict__["layout"] = self.layout.to(device)
@@ -88,9 +95,26 @@ class PackedBatch:
     def pin_memory(self) -> PackedBatch:
         """In page-locked memory, so that the copy to a GPU overlaps its work (called by torch's DataLoader)."""
         labels = {k: Targets(*(x.pin_memory() for x in t)) for k, t in self.labels.items()}
-        new = replace(self, input_ids=self.input_ids.pin_memory(), starts=self.starts.pin_memory(), labels=labels)
-        new.__dict__["layout"] = self.layout
-        return new
+        types = None if self.token_type_ids is None else self.token_type_ids.pin_memory()
+        return self.with_(input_ids=self.input_ids.pin_memory(), token_type_ids=types, labels=labels)
+
+
+def _array(x: Tensor | None) -> NDArray[Any] | None:
+    return None if x is None else x.numpy()
+
+
+def _tensor(x: NDArray[Any] | None) -> Tensor | None:
+    return None if x is None else torch.from_numpy(x)
+
+
+def _arrived(fields: tuple[Any, ...], labels: dict[str, tuple[Any, Any]]) -> PackedBatch:
+    targets = {
+        name: Targets(torch.from_numpy(where), torch.from_numpy(value)) for name, (where, value) in labels.items()
+    }
+    types, words, examples, documents = map(_tensor, fields[2:])
+    return PackedBatch(
+        torch.from_numpy(fields[0]), torch.from_numpy(fields[1]), types, words, examples, documents, targets
+    )
 
 
 class Group(NamedTuple):

@@ -7,6 +7,7 @@ and dealt into batches of about equal size. No batch crosses a pool, no pool an 
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -138,6 +139,12 @@ class _Stream(IterableDataset[tuple[PackedBatch, Cursor]]):
         return self.batches.since(self.cursor, info.id, info.num_workers)
 
 
+def _leave_signals_to_the_run(worker: int) -> None:
+    """A signal to the whole group must not kill the workers: the run finishes its step with them, then ends them itself."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        signal.signal(number, signal.SIG_IGN)
+
+
 def load(batches: Batches, cursor: Cursor, *, workers: int, pin: bool = False) -> Iterator[tuple[PackedBatch, Cursor]]:
     """The batches from `cursor` on, made ahead of use by `workers` processes (0: in this one, when asked for)."""
     stream = _Stream(batches, cursor)
@@ -148,6 +155,10 @@ def load(batches: Batches, cursor: Cursor, *, workers: int, pin: bool = False) -
             num_workers=workers,
             prefetch_factor=4 if workers else None,
             pin_memory=pin,
+            multiprocessing_context="fork"
+            if workers
+            else None,  # workers share the corpus and the settings as they are
+            worker_init_fn=_leave_signals_to_the_run,
             generator=torch.Generator(),  # else starting a loader would draw from the state that dropout draws from
         )
     )

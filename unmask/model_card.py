@@ -14,10 +14,10 @@ def model_card(run: RunConfig, corpus: Mapping[str, Any], evaluation: Mapping[st
     e = run.encoder
     train = corpus.get("splits", {}).get("train", {})
     parameters = count_parameters(e, **{goal.kind: True for goal in run.objectives})
+    pipeline = "\npipeline_tag: fill-mask" if any(goal.kind == "mlm" for goal in run.objectives) else ""
     goals = " + ".join(goal.kind.upper() for goal in run.objectives)
     return f"""---
-library_name: transformers
-pipeline_tag: fill-mask
+library_name: transformers{pipeline}
 tags: [unmask, bert]
 ---
 

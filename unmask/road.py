@@ -6,6 +6,7 @@ import importlib.metadata
 import json
 import platform
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -113,6 +114,7 @@ def estimate(run: RunConfig) -> dict[str, Any]:
 
 def pretrain(run: RunConfig, folder: Path, *, view: View, progress: Progress = quiet) -> Outcome:
     """Runs `run` in a new `folder`; leaves checkpoints, metrics, report.html and model/ there."""
+    run = fit_to_corpus(run)
     if (folder / "run.json").exists():
         raise CannotWriteError(
             "this folder already holds a run",
@@ -127,19 +129,21 @@ def resume(folder: Path, *, view: View, progress: Progress = quiet) -> Outcome:
     """Goes on with the run in `folder` from its newest whole checkpoint (from the beginning when it has none yet)."""
     run = read_settings(folder)  # before anything is made in a folder that holds no run
     with lock_run(folder):
-        _require_same_corpus(folder, Corpus.open(run.corpus, "train", verify=False), "text_sha256")
+        _require_same_corpus(folder, Corpus.open(run.corpus, "train", verify=False), everything=True)
         return _go(run, folder, view, progress)
 
 
-def _require_same_corpus(folder: Path, corpus: Corpus, *also: str) -> None:
-    """Refuses a corpus that was rebuilt with another tokenizer (or, where `also` says so, other texts) since the run began."""
+def _require_same_corpus(folder: Path, corpus: Corpus, *, everything: bool = False) -> None:
+    """Refuses a corpus that was rebuilt since the run began, with another tokenizer or, for `everything`, in any way."""
     then = read_run(folder).get("corpus", {})
-    changed = [name for name in also if then.get(name) != corpus.about.get(name)]
-    if then.get("tokenizer") != corpus.about["tokenizer"]:
-        changed.append("tokenizer")
-    if then and changed:
+    if not then:
+        return
+    changed = "its tokenizer changed" if then["tokenizer"] != corpus.about["tokenizer"] else ""
+    if everything and not changed and then["shards_sha256"] != corpus.fingerprint:
+        changed = "its shards changed"
+    if changed:
         raise UnmaskError(
-            f"the corpus is not the one this run began with: {' and '.join(changed)} changed",
+            f"the corpus is not the one this run began with: {changed}",
             where=str(corpus.folder),
             do="put the old corpus back, or begin a new run with --start-from",
         )
@@ -160,14 +164,17 @@ def read_settings(folder: Path) -> RunConfig:
     return settings.parse(RunConfig, data["run"], where=str(folder / "run.json"))
 
 
-def build(run: RunConfig, vocabulary: Vocabulary) -> Model:
-    """The network of a run with its first weights: drawn from the seed, or taken from the model it starts from."""
+def build(run: RunConfig, vocabulary: Vocabulary, *, start: bool = True) -> Model:
+    """The network of a run with its first weights: drawn from the seed, or taken from the model it starts from.
+
+    Without `start` that model is not looked at: the weights of a checkpoint will replace these.
+    """
     trained = replace(run.encoder, hidden_dropout_prob=run.dropout, attention_probs_dropout_prob=run.dropout)
     encoder, objective = Encoder(trained), build_objective(run.encoder, run.objectives, vocabulary)
     draw = torch.Generator().manual_seed(run.seed)
     for module in (encoder, objective):
         initialise(module, run.encoder.initializer_range, draw)
-    notes = _start_from(run, encoder, objective) if run.start_from else ()
+    notes = _start_from(run, encoder, objective) if run.start_from and start else ()
     return Model(encoder, objective, vocabulary, notes)
 
 
@@ -203,14 +210,14 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
     set_threads(run.machine)
     train = Corpus.open(run.corpus, "train", progress=progress)
     heldout = Corpus.open(run.corpus, "heldout", progress=progress)
-    model = build(run, train.vocabulary)
+    checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=run.keeping.keep_best)
+    model = build(run, train.vocabulary, start=not checkpoints.list())
     if not run.start_from:
         _know_frequencies(model.objective, train)
     batches = _batches(run, train, model, run.seed)
     held_out = held_out_batches(_batches(run, heldout, model, HELD_OUT_SEED), run.keeping.evaluation_tokens)
     _begin(run, folder, train, heldout)
     journal = Journal(folder, view=view, origin=train.origin)
-    checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=run.keeping.keep_best)
     watch = partial(_measure, model, held_out, Tokenizer.load(train.tokenizer_folder))
     for note in (*model.notes, *_doubts(run, train)):
         journal.say(note)
@@ -221,7 +228,8 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
                 evaluate=watch, flops=partial(_flops, model), stop=stop,
             )  # fmt: skip
         except BaseException as error:
-            _end(folder, status="failed", why=str(error).splitlines()[0] if str(error) else type(error).__name__)
+            with suppress(UnmaskError, OSError):  # the disk may be what failed; the first error is the one to tell
+                _end(folder, status="failed", why=str(error).splitlines()[0] if str(error) else type(error).__name__)
             raise
         finally:
             journal.close()
@@ -262,7 +270,8 @@ def _begin(run: RunConfig, folder: Path, train: Corpus, heldout: Corpus) -> None
         | {"python": platform.python_version()},
         machine=describe(choose_device(run.machine)),
         model={"parameters": count_parameters(run.encoder, **{goal.kind: True for goal in run.objectives})},
-        corpus={name: value for name, value in train.about.items() if name != "shards"},
+        corpus={name: value for name, value in train.about.items() if name != "shards"}
+        | {"shards_sha256": train.fingerprint},
         result={"status": "running", "unigram_entropy": entropy},
     )
 
@@ -278,7 +287,17 @@ def _end(folder: Path, *, status: str, why: str = "") -> None:
 
 def _records(folder: Path) -> list[dict[str, Any]]:
     path = folder / "metrics.jsonl"
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    return [record for line in lines if (record := _record(line))]
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """One record; empty for a line that a full disk cut short."""
+    try:
+        found: dict[str, Any] = json.loads(line)
+    except ValueError:
+        return {}
+    return found
 
 
 def export(folder: Path, out: Path, which: str = "last") -> int:
@@ -299,7 +318,7 @@ def export(folder: Path, out: Path, which: str = "last") -> int:
             where=str(folder),
             do=f"choose last, best or a step; there are: {there}",
         )
-    model = build(run, corpus.vocabulary)
+    model = build(run, corpus.vocabulary, start=False)
     tensors, _ = checkpoints.load(Checkpoint(fitting[0], checkpoints.folder / f"{fitting[0]:010d}"))
     model.encoder.load_state_dict(tensors["encoder"])
     model.objective.load_state_dict(tensors["objective"])

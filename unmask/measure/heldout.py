@@ -34,10 +34,12 @@ def evaluating(encoder: Encoder, objective: Objective) -> Iterator[None]:
     before = encoder.training
     encoder.eval()
     objective.eval()
-    with torch.inference_mode():
-        yield
-    encoder.train(before)
-    objective.train(before)
+    try:
+        with torch.inference_mode():
+            yield
+    finally:
+        encoder.train(before)
+        objective.train(before)
 
 
 def evaluate(encoder: Encoder, objective: Objective, batches: list[PackedBatch]) -> dict[str, Any]:

@@ -9,13 +9,14 @@ Legend: N tokens in the stream, E examples, S sentences.
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmask.config import Blocks, Documents, Examples, FullSentences, Pairs
-from unmask.text.shards import Texts
+from unmask.text.shards import Texts, ranges
 from unmask.text.vocabulary import Vocabulary
 
 Ints = NDArray[np.int64]
@@ -53,13 +54,6 @@ class Pool:
         return ranges(begin, size), segment, size.reshape(-1, 5).sum(1)
 
 
-def ranges(begin: Ints, size: Ints) -> Ints:
-    """begin[0], begin[0]+1, … for size[0] places, then begin[1] …: the indices of many slices, end to end."""
-    ends = size.cumsum()
-    out: Ints = np.arange(ends[-1] if len(ends) else 0) + np.repeat(begin - ends + size, size)
-    return out
-
-
 def cut(texts: Texts, how: Examples, vocabulary: Vocabulary, rng: np.random.Generator) -> Pool:
     """The examples of one pool, in text order (the loader shuffles them)."""
     match how:
@@ -93,7 +87,11 @@ def _pairs(texts: Texts, how: Pairs, vocabulary: Vocabulary, rng: np.random.Gene
         first[negative], second[negative] = second[negative], first[negative]
         label[negative] = 1
     else:
-        _exchange(first, second, label, document, negative, room, rng)
+        inside = ~np.isin(
+            middle, texts.sentences
+        )  # parted within a sentence: exchanged among themselves, or it would tell
+        for kind in (negative & inside, negative & ~inside):
+            _exchange(first, second, label, document, kind, room, rng)
     return Pool(stream, word_starts, first, second, label, document)
 
 
@@ -149,22 +147,38 @@ def _exchange(
 ) -> None:
     """Gives each negative the second part of another one, from another document; in place.
 
-    Every text stays in use once. Sorting by the first part's length makes the exchanged parts fit: the partner's first part is
-    at least as long, so what follows it is at most as long as the room. Only the last takes from the first, and may be cut.
+    Every text stays in use once. Going by the first part's length makes the exchanged parts fit: the partner's first part is
+    about as long, so what follows it fits into the room; the few tokens by which one may not are cut off.
     """
     size = first[:, 1] - first[:, 0]
-    ring = np.flatnonzero(negative)
-    ring = ring[np.lexsort((rng.random(len(ring)), size[ring]))]
-    while len(ring) > 1:
-        same = document[ring] == document[np.roll(ring, -1)]
-        if not same.any():
-            break
-        ring = ring[~same]  # stays a true pair: a random one must come from another document
+    chosen = np.flatnonzero(negative)
+    chosen = chosen[np.lexsort((rng.random(len(chosen)), size[chosen]))]
+    ring = chosen[_strangers(document[chosen].tolist())]
     if len(ring) < 2:
         return
     second[ring] = second[np.roll(ring, -1)]
     label[ring] = 1
     second[ring, 1] = np.minimum(second[ring, 1], second[ring, 0] + room - size[ring])
+
+
+def _strangers(documents: list[int]) -> list[int]:
+    """An order of places, as near to the given one as can be, in which no two neighbours are of one document.
+
+    The last and the first count as neighbours too. Where one document has more than half, some of its places are left out:
+    they stay true pairs.
+    """
+    ring: list[int] = []
+    skipped: deque[int] = deque()  # passed over so far; all of one document, that of the ring's last place
+    for place, number in enumerate(documents):
+        if ring and documents[ring[-1]] == number:
+            skipped.append(place)
+            continue
+        ring.append(place)
+        if skipped:
+            ring.append(skipped.popleft())
+    while len(ring) > 1 and documents[ring[0]] == documents[ring[-1]]:
+        ring.pop()
+    return ring
 
 
 # --- one sequence ----------------------------------------------------------------------------------------------------

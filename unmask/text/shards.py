@@ -15,6 +15,7 @@ Legend: D documents, S sentences, T tokens.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -113,7 +114,8 @@ class Corpus:
             raise UnmaskError(
                 f"The {split} split of this corpus has no documents.",
                 where=str(folder),
-                do="Build it again with more documents or another share of held-out documents.",
+                do="Build it again from more documents (--separator blank makes one of each paragraph of a .txt), "
+                "or with another share of held-out ones.",
             )
         _check_files(folder, manifest, [shard["name"] for shard in shards], verify, progress)
         opened = [_map_shard(folder, shard, _DTYPES[about["dtype"]]) for shard in shards]
@@ -129,6 +131,11 @@ class Corpus:
     def vocab_size(self) -> int:
         """Number of ids of the corpus' tokenizer."""
         return self.vocabulary.size
+
+    @property
+    def fingerprint(self) -> str:
+        """Equal for corpora whose files are equal, both splits: a hash of the manifest's hashes."""
+        return hashlib.sha256(json.dumps(self._manifest["files"], sort_keys=True).encode()).hexdigest()
 
     def document_tokens(self) -> NDArray[np.int64]:
         """Tokens of each document [D], in the order of the document numbers."""

@@ -1,4 +1,4 @@
-"""What a run measures of itself between two records: speed, waiting, padding, share of the machine's peak."""
+"""What a run measures of itself between two records: speed, waiting, share of the machine's peak."""
 
 from __future__ import annotations
 
@@ -16,22 +16,17 @@ class Interval:
     waited: float = 0.0  # for the loader
     tokens: int = 0
     flops: float = 0.0
-    padding: float = 0.0
-    batches: int = 0
 
     def add(self, batch: PackedBatch, flops: float) -> None:
         """A batch that was trained on."""
         self.tokens += batch.num_tokens
         self.flops += flops
-        self.padding += batch.layout.padding()
-        self.batches += 1
 
     def rates(self, peak: float) -> dict[str, float]:
         """Real tokens per second and shares from 0 to 1; `peak` is the machine's measured FLOP/s."""
         seconds = max(1e-9, time.monotonic() - self.since)
         return {
             "tokens_per_second": round(self.tokens / seconds, 1),
-            "padding": round(self.padding / max(1, self.batches), 4),
             "loader_wait": round(self.waited / seconds, 4),
             "peak_share": round(self.flops / seconds / peak, 4),
         }

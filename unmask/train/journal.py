@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -52,9 +52,17 @@ class Journal:
         update_run(self.folder, plan=[asdict(leg) for leg in legs])
         self.write({"kind": "plan", **asdict(legs[-1])})
 
-    def name_documents(self, *batches: PackedBatch, limit: int = 5) -> str:
-        """The sources of the examples of these batches, in words."""
-        numbers = sorted({int(d) for batch in batches if batch.documents is not None for d in batch.documents})
+    def name_documents(self, *batches: PackedBatch, rows: Container[int] = (), limit: int = 10) -> str:
+        """The sources of the examples of these batches, in words; only of the sequences `rows` where there are any."""
+        numbers = sorted(
+            {
+                int(document)
+                for batch in batches
+                if batch.documents is not None
+                for row, document in enumerate(batch.documents)
+                if not rows or row in rows
+            }
+        )
         places = [
             f"{source} record {record} (document {n})" for n in numbers[:limit] for source, record in [self.origin(n)]
         ]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from unmask.batch import PackedBatch
 from unmask.config import Minutes, RunConfig
-from unmask.errors import UnmaskError
+from unmask.errors import DamagedError, UnmaskError
 from unmask.loader import Batches, Cursor, load
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Losses, Objective, combine
@@ -31,7 +31,7 @@ from unmask.train.plan import Leg, Plan, steps_left
 from unmask.train.signals import StopRequest
 from unmask.train.state import State, random_state, set_random_state
 
-PROBE_SHARE = 0.02  # of a run's minutes go into measuring how long a step takes
+PROBE_SHARE, PROBE_SECONDS = 0.02, 10.0  # of a run's minutes go into measuring how long a step takes, and never more
 REPLAN_UNTIL = 0.9  # later the rest is too short to be worth a new decision
 
 Evaluate = Callable[[int], Sequence[dict[str, Any]]]  # step to records: an evaluation first, then whatever else to keep
@@ -137,7 +137,7 @@ class _Run:
     def _step(self, stream: Iterator[tuple[PackedBatch, Cursor]], clock: Interval) -> float:
         """Forward and backward over all micro-batches, then one update. Returns the gradient's norm."""
         start = time.monotonic()
-        pulled = list(islice(stream, self.run.batch.accumulate))
+        pulled = _pull(stream, self.run.batch.accumulate)
         clock.waited += time.monotonic() - start
         micro = [batch.to(self.device) for batch, _ in pulled]
         self._backward(micro)
@@ -147,6 +147,7 @@ class _Run:
         for batch in micro:
             self.state.tokens += batch.num_tokens
             clock.add(batch, self.flops(batch))
+            self.state.padding = [self.state.padding[0] + batch.layout.padding(), self.state.padding[1] + 1]
         return norm
 
     def _backward(self, micro: Sequence[PackedBatch]) -> None:
@@ -168,7 +169,7 @@ class _Run:
         terms = ", ".join(f"{name} = {float(part.total.detach()):g}" for name, part in losses.items())
         raise Diverged(
             f"the loss is not a finite number in step {self.state.step + 1} ({terms}); the step was not taken",
-            where=self.journal.name_documents(batch),
+            where=self.journal.name_documents(batch, rows=_broken_rows(self.encoder, batch)),
             do=f"lower optimizer.learning_rate or look at these documents; the last checkpoint is in {self.checkpoints.folder}",
         )
 
@@ -209,24 +210,24 @@ class _Run:
         if not isinstance(self.run.until, Minutes) or self.plan.legs or self._follow_record():
             return
         evaluation = time.monotonic() - began
-        seconds = self._probe(PROBE_SHARE * 60 * self.run.until.minutes)
+        seconds = self._probe(min(PROBE_SECONDS, PROBE_SHARE * 60 * self.run.until.minutes))
         left = 60 * self.run.until.minutes - (time.monotonic() - began) - evaluation * self.run.keeping.evaluations
         reason = f"{self.run.until.minutes:g} minutes at {1000 * seconds:.0f} ms a step"
         self._decide(Leg(0, steps_left(left, seconds), reason))
 
     def _probe(self, budget: float) -> float:
         """Seconds of a step, from real batches whose gradients are thrown away; the random state is put back."""
-        state = torch.get_rng_state()
+        state = random_state(self.device)
         times: list[float] = []
         end = time.monotonic() + budget
         stream = self.batches.since(Cursor())
-        while len(times) < 3 or time.monotonic() < end:
+        while len(times) < 3 or (time.monotonic() < end and not self.stop.signal):
             micro = [batch.to(self.device) for batch, _ in islice(stream, self.run.batch.accumulate)]
             start = time.monotonic()
             self._backward(micro)
             self.optimizer.zero_grad(set_to_none=True)
             times.append(time.monotonic() - start)
-        torch.set_rng_state(state)
+        set_random_state(state, self.device)
         self.state.sums = {}
         return sorted(times[1:])[len(times[1:]) // 2]
 
@@ -249,6 +250,7 @@ class _Run:
         recorded = next((leg for leg in self.journal.legs() if leg.step == self.state.step), None)
         if recorded:
             self.plan = self.plan.with_leg(recorded)
+            self.journal.write({"kind": "plan", **asdict(recorded)})
         return recorded is not None
 
     def _decide(self, leg: Leg) -> None:
@@ -258,7 +260,8 @@ class _Run:
     # --- records, checkpoints ----------------------------------------------------------------------------------------
     def _record(self, norm: float, clock: Interval) -> dict[str, Any]:
         losses = {name: total / max(1, count) for name, (total, count) in self.state.sums.items()}
-        self.state.sums = {}
+        padding = self.state.padding[0] / max(1, self.state.padding[1])
+        self.state.sums, self.state.padding = {}, [0.0, 0]
         return {
             "kind": "step",
             "step": self.state.step,
@@ -269,6 +272,7 @@ class _Run:
             "losses": losses,
             "learning_rate": self.optimizer.param_groups[0]["lr"],
             "grad_norm": norm,
+            "padding": round(padding, 4),
             **clock.rates(self.peak),
         }
 
@@ -299,13 +303,20 @@ class _Run:
             "threads": torch.get_num_threads(),
             "scaler": self.scaler.state_dict(),
         }
-        saved = self.checkpoints.save(self.state.step, tensors, state, loss=loss)
-        self.journal.write({"kind": "checkpoint", "step": self.state.step, "path": f"steps/{saved.folder.name}"})
+        # written before, so that no kill can part the two: a run that falls back forgets what came after its checkpoint
+        self.journal.write({"kind": "checkpoint", "step": self.state.step, "path": f"steps/{self.state.step:010d}"})
+        self.checkpoints.save(self.state.step, tensors, state, loss=loss)
 
     def _restore(self) -> bool:
         newest, messages = self.checkpoints.newest()
         for message in messages:
             self.journal.say(message)
+        if newest is None and messages:
+            raise DamagedError(
+                "no checkpoint of this run is whole, and going on would begin it anew",
+                where=str(self.checkpoints.folder),
+                do="restore a checkpoint from a copy, or delete the folder to begin the run anew",
+            )
         if newest is None:
             return False
         tensors, state = self.checkpoints.load(newest)
@@ -324,8 +335,27 @@ class _Run:
         return True
 
 
+def _pull(stream: Iterator[tuple[PackedBatch, Cursor]], count: int) -> list[tuple[PackedBatch, Cursor]]:
+    try:
+        return list(islice(stream, count))
+    except RuntimeError as error:
+        if "DataLoader worker" not in str(error):
+            raise
+        raise UnmaskError(
+            f"a process that makes batches died: {str(error).splitlines()[0]}",
+            do="it may have been out of memory: set machine.workers=0, then --resume",
+        ) from None
+
+
 def _named_parameters(**modules: nn.Module) -> dict[str, nn.Parameter]:
     return {f"{name}.{key}": p for name, module in modules.items() for key, p in module.named_parameters()}
+
+
+def _broken_rows(encoder: Encoder, batch: PackedBatch) -> set[int]:
+    """The sequences whose hidden states are not finite; none when the fault is in a head."""
+    with torch.no_grad():
+        broken = ~torch.isfinite(encoder(batch)).all(-1)
+    return set(batch.layout.rows[broken].tolist())
 
 
 def _add_counts(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:

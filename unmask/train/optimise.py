@@ -53,7 +53,7 @@ def restore_moments(
                     f"the checkpoint has no {kind} of {name}", do="resume with the settings the run began with"
                 )
             value = saved[f"{kind}/{name}"]
-            optimizer.state[p][kind] = value.clone() if kind == "step" else value.to(p.device, copy=True)
+            optimizer.state[p][kind] = value.to(p.device, copy=True)
     known = {f"{kind}/{name}" for name in parameters for kind in ("step", "exp_avg", "exp_avg_sq")}
     if extra := sorted(saved.keys() - known):
         raise DamagedError(f"the checkpoint has optimizer state of unknown tensors: {', '.join(extra[:3])}")

@@ -21,11 +21,19 @@ class State:
     seconds: float = 0.0
     cursor: Cursor = field(default_factory=Cursor)
     sums: dict[str, list[float]] = field(default_factory=dict)  # losses since the last record: [total, count]
+    padding: list[float] = field(default_factory=lambda: [0.0, 0])  # since the last record: [sum of shares, batches]
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> State:
         """From the plain data of `dataclasses.asdict`; other keys are left alone."""
-        return cls(saved["step"], saved["tokens"], saved["seconds"], Cursor(**saved["cursor"]), dict(saved["sums"]))
+        return cls(
+            saved["step"],
+            saved["tokens"],
+            saved["seconds"],
+            Cursor(**saved["cursor"]),
+            dict(saved["sums"]),
+            saved["padding"],
+        )
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:
