@@ -246,7 +246,7 @@ def test_a_folder_that_is_no_corpus_is_refused(tmp_path):
         (temporary / "x").write_text("x")
     with pytest.raises(UnmaskError, match="not a corpus"):
         Corpus.open(tmp_path / "model")
-    with pytest.raises(DamagedError):
+    with pytest.raises(UnmaskError, match="no such folder"):
         Corpus.open(tmp_path / "nothing")
 
 
