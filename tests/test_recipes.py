@@ -151,7 +151,6 @@ def test_a_function_that_returns_something_else_is_refused(tmp_path: Path) -> No
         recipes.recipe(written(tmp_path, "def mine():\n    return 3\n", "own.py") + ":mine")
 
 
-@pytest.mark.xfail(reason="recipes._from_code lets errors of the user's own code pass as faults of unmask", strict=True)
 @pytest.mark.parametrize(
     "code",
     [
@@ -170,7 +169,6 @@ def test_an_error_in_the_users_own_code_is_told_as_theirs_with_its_line(tmp_path
     assert path in caught.value.where
 
 
-@pytest.mark.xfail(reason="importlib's ValueError and TypeError for these names pass", strict=True)
 @pytest.mark.parametrize("spec", [":", ":mine", "..:mine"])
 def test_a_spec_without_a_module_is_refused_in_words(spec: str) -> None:
     with pytest.raises(UnmaskError):

@@ -125,6 +125,7 @@ class MaskedTokens:
 
     def __post_init__(self) -> None:
         _share(self, "mask_rate", "replace_mask", "replace_random")
+        _positive(self, "mask_rate")
         if self.replace_mask + self.replace_random > 1:
             raise ValueError("replace_mask + replace_random must not exceed 1")
 
@@ -252,8 +253,9 @@ class Machine:
     workers: int = 1
 
     def __post_init__(self) -> None:
-        if self.threads < 0 or self.workers < 0:
-            raise ValueError("threads and workers must not be below 0")
+        for name in ("threads", "workers"):
+            if not 0 <= getattr(self, name) <= 1024:
+                raise ValueError(f"{name} must lie between 0 and 1024, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)

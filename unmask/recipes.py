@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -129,12 +130,21 @@ def _from_code(place: str, name: str) -> RunConfig:
         else:
             module = importlib.import_module(place)
         found = getattr(module, name)()
-    except (ImportError, OSError, AttributeError) as error:
+    except UnmaskError:
+        raise
+    except Exception as error:  # whatever the user's code raises is theirs to mend
         raise UnmaskError(
-            f"the recipe can't be loaded: {error}",
-            where=f"{place}:{name}",
-            do="write it as FILE.py:function or package.module:function",
-        ) from None
+            f"the recipe can't be loaded: {type(error).__name__}: {error}",
+            where=_place_of(error, place, name),
+            do="mend the line named, and write the recipe as FILE.py:function or package.module:function",
+        ) from error
     if not isinstance(found, RunConfig):
         raise UnmaskError(f"the recipe returned {type(found).__name__}, not a RunConfig", where=f"{place}:{name}")
     return found
+
+
+def _place_of(error: Exception, place: str, name: str) -> str:
+    """The line of the user's file the error comes from, else the recipe as it was given."""
+    frames = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == place]
+    line = error.lineno if isinstance(error, SyntaxError) else frames[-1] if frames else None
+    return f"{place}:{line}" if line else f"{place}:{name}"

@@ -183,7 +183,6 @@ def test_a_place_that_is_taken_is_never_written_over(road: Road, tmp_path: Path)
     assert {path: path.read_bytes() for path in road.tokenizer.rglob("*")} == before
 
 
-@pytest.mark.xfail(reason="files.write_folder(replace=True) replaces any folder unmask wrote", strict=True)
 @pytest.mark.parametrize("kind", ["corpus", "checkpoint"])
 def test_an_export_never_replaces_a_folder_of_another_kind(road: Road, tmp_path: Path, kind: str) -> None:
     source = road.corpus if kind == "corpus" else road.run / "steps" / "0000000004"

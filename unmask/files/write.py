@@ -11,10 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from unmask.errors import CannotWriteError, DiskError
+from unmask.errors import CannotWriteError, DamagedError, DiskError
 from unmask.files.failures import explained
 from unmask.files.leftovers import own_name, remove
-from unmask.files.manifest import MANIFEST, file_sha256, manifest_bytes
+from unmask.files.manifest import MANIFEST, file_sha256, manifest_bytes, read_manifest
 from unmask.files.paths import is_plain
 
 
@@ -29,14 +29,14 @@ def write_folder(target: Path, *, replace: bool = False, about: dict[str, Any] |
     """
     with explained(target):
         target = _real(target)
-        _refuse_taken(target, replace)
+        _refuse_taken(target, replace, about or {})
         make_folder(target.parent)
         temporary = target.parent / own_name("tmp", target.name)
         temporary.mkdir()
         try:
             yield temporary
             _seal(temporary, about or {})
-            _commit(temporary, target, replace)
+            _commit(temporary, target, replace, about or {})
         except BaseException:
             remove(temporary)
             raise
@@ -114,10 +114,10 @@ def _seal(folder: Path, about: dict[str, Any]) -> None:
         _fsync_folder(path)
 
 
-def _commit(temporary: Path, target: Path, replace: bool) -> None:
+def _commit(temporary: Path, target: Path, replace: bool, about: dict[str, Any]) -> None:
     """Gives the sealed folder its name; the old one is deleted only after the new name is on the disk."""
     for _ in range(100):  # another writer may create or delete the target between our look and our rename
-        _refuse_taken(target, replace)
+        _refuse_taken(target, replace, about)
         with suppress(FileNotFoundError):
             old = _give_name(temporary, target)
             break
@@ -167,7 +167,7 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(code, os.strerror(code), str(other))
 
 
-def _refuse_taken(target: Path, replace: bool) -> None:
+def _refuse_taken(target: Path, replace: bool, about: dict[str, Any]) -> None:
     if not os.path.lexists(target):
         return
     if not replace or not target.is_dir():
@@ -178,6 +178,14 @@ def _refuse_taken(target: Path, replace: bool) -> None:
             where=str(target),
             do="Choose another name, or move the folder away yourself.",
         )
+    with suppress(DamagedError):
+        there = read_manifest(target)["about"].get("format")
+        if there != about.get("format"):
+            raise CannotWriteError(
+                f"This folder holds something else ({there}), so it will not be replaced.",
+                where=str(target),
+                do="Choose another name, or move the folder away yourself.",
+            )
 
 
 def _taken(target: Path) -> CannotWriteError:

@@ -52,7 +52,7 @@ INLINE: list[
     ("://", re.compile(r"<?https?://(?:www\.)?([^/\s<>)\]]+)[^\s<>)\]]*>?"), r"\1"),
     ("──", re.compile("[─═]+"), " "),
     ("\\", re.compile(r"\\([^\w\s])"), r"\1"),
-    ("#", re.compile(r"\s*#\s*(?:noqa|type:|pylint).*"), ""),
+    ("#", re.compile(r"(?<!\s)\s*#\s*(?:noqa|type:|pylint).*"), ""),
 ]
 
 

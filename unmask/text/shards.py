@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.errors import DamagedError, UnmaskError
-from unmask.files import file_sha256, read_checked, read_manifest, safe_join
+from unmask.files import MANIFEST, file_sha256, read_checked, read_manifest, safe_join
 from unmask.progress import Progress, quiet
 from unmask.text.vocabulary import Vocabulary
 
@@ -109,6 +109,14 @@ class Corpus:
                 where=str(folder),
                 do="Make one with `unmask corpus build`.",
             )
+        try:
+            return cls._opened(folder, split, manifest, verify, progress)
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
+            raise _damaged(folder, MANIFEST, f"it does not describe a corpus ({type(error).__name__})") from error
+
+    @classmethod
+    def _opened(cls, folder: Path, split: Split, manifest: dict[str, Any], verify: bool, progress: Progress) -> Corpus:
+        about = manifest["about"]
         shards = [shard for shard in about["shards"] if shard["split"] == split]
         if not shards:
             raise UnmaskError(

@@ -22,7 +22,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from unmask.errors import UnmaskError
-from unmask.files import write_file
+from unmask.files import make_folder, write_file
 from unmask.text.tokenizer_files import CHECK_TEXT, KINDS, Kind, build, read_folder, special_tokens, without_panic
 from unmask.text.vocabulary import Vocabulary
 from unmask.text.words import WordSplitter
@@ -140,7 +140,7 @@ class Tokenizer:
 
     def save(self, folder: Path) -> None:
         """Writes the files Hugging Face looks for; existing ones are replaced."""
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_file(folder / "tokenizer.json", self._json)
         write_file(folder / "tokenizer_config.json", _pretty(self._config))
         write_file(folder / "special_tokens_map.json", _pretty({f"{k}_token": v for k, v in self._names.items()}))

@@ -26,7 +26,9 @@ def choose_device(machine: Machine) -> torch.device:
 def set_threads(machine: Machine) -> int:
     """Sets and returns the number of threads torch computes with; results are bit-identical for equal numbers only."""
     asked = os.environ.get("OMP_NUM_THREADS", "")
-    count = machine.threads or (int(asked) if asked.isdigit() and int(asked) else len(os.sched_getaffinity(0)))
+    count = machine.threads or (
+        int(asked) if asked.isdecimal() and 0 < int(asked) <= 1024 else len(os.sched_getaffinity(0))
+    )
     torch.set_num_threads(count)
     torch.set_flush_denormal(True)  # a CPU takes a hundred times longer over denormal numbers
     return count
