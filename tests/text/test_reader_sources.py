@@ -159,7 +159,7 @@ def test_a_missing_file_is_an_error_at_once_with_the_nearest_name(tmp_path):
 
 def test_an_unknown_extension_needs_a_format(tmp_path):
     (tmp_path / "dump.json").write_text('{"text": "a"}\n{"text": "b"}\n')
-    with pytest.raises(UnmaskError, match="--format"):
+    with pytest.raises(UnmaskError, match="does not say what it is"):
         read(tmp_path / "dump.json")
     assert read(tmp_path / "dump.json", format="jsonl")[0] == ["a", "b"]
     (tmp_path / "x.parquet.gz").write_bytes(b"")

@@ -27,6 +27,7 @@ from unmask.train.report.text import one_line, visible
 
 __all__ = ["Console", "TrainingView"]
 
+_WIDEST = 60  # columns that short cells of a plain table are filled up to: one long cell must not push all others away
 _REFRESHES, _REFRESHES_IN_TRAINING = 4, 2  # a second, in a terminal; drawing the panel costs about 6 ms of one core
 
 

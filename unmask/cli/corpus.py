@@ -61,7 +61,8 @@ def build(
     with Console() as console:
         about = build_corpus(sources, out, Tokenizer.load(tokenizer), options, workers=workers, progress=console)
         show(console, out, about)
-        again = command("pretrain", "bert", "--corpus", out, "--preset", "bert_mini", "--out", "runs/first")
+        recipe = "bert" if segmenter == "none" else "bert_chinese"
+        again = command("pretrain", recipe, "--corpus", out, "--preset", "bert_mini", "--out", "runs/first")
         console.say(f"\nNext: {again}")
 
 
@@ -99,6 +100,7 @@ def show(console: Any, folder: Path, about: dict[str, Any]) -> None:
         ["documents read", read["documents"]],
         ["empty, left out", read["empty"] + report["clean"]["empty_documents"]],
         ["bad records, left out", read["bad_count"]],
+        *([f"files of kind {kind}, passed over", count] for kind, count in sorted(read["ignored"].items())),
         ["exact duplicates, left out", duplicates["exact"]],
         ["near duplicates, left out", duplicates["near"]],
         *([f"{name} documents", split["documents"]] for name, split in splits.items()),

@@ -152,11 +152,13 @@ def _finish(console: Console, out: Path, outcome: Outcome) -> None:
         again = command("pretrain", "--resume", "--out", out)
         console.say(f"Stopped and saved after step {outcome.step:,}. Go on with: {again}")
         raise typer.Exit(outcome.exit_code)
+    from unmask.text.tokenizer import Tokenizer
+
     show_result(console, out)
-    console.say(
-        f"\nModel: {out / 'model'}   Report: {out / 'report.html'}\n"
-        f"Next: {command('fill', out / 'model', 'Some text with a [MASK] in it.')}"
-    )
+    tokenizer = Tokenizer.load(out / "model")
+    example = f"Some text with a {tokenizer.token(tokenizer.mask_token_id)} in it."
+    console.say(f"\nModel: {out / 'model'}   Report: {out / 'report.html'}")
+    console.say(f"Next: {command('fill', out / 'model', example)}")
 
 
 def show_result(console: Console, out: Path) -> None:

@@ -128,8 +128,7 @@ def _no_weights(folder: Path, architectures: object) -> UnmaskError:
     return UnmaskError(
         f"the weights here are only in {', '.join(found[:3])}, which may run code when it is read; unmask reads {WEIGHTS}",
         where=str(folder),
-        do="if you trust the folder, convert it once, in an environment with transformers:\n"
-        f"    from transformers import {kind}, AutoTokenizer\n"
-        f"    for part in ({kind}, AutoTokenizer): part.from_pretrained({str(folder)!r}).save_pretrained('converted', "
-        "safe_serialization=True)",
+        do="if you trust the folder, convert it once, with transformers: "
+        f'python -c "from transformers import {kind}, AutoTokenizer; '
+        f"[part.from_pretrained('{folder}').save_pretrained('converted') for part in ({kind}, AutoTokenizer)]\"",
     )

@@ -110,7 +110,7 @@ def _named_file(name: str, given: Format | None) -> Source:
         return Source(name, *known)
     stem, compression = _uncompressed(name.lower())
     if given is None or stem.endswith((".parquet", ".zip")):
-        do = f"known are {KNOWN}; for another name give --format txt, jsonl, csv or tsv"
+        do = f"known are {KNOWN}; rename it, or give plain text on standard input ('-')"
         raise UnmaskError("the file's extension does not say what it is", where=name, do=do)
     return Source(name, given, compression)
 
