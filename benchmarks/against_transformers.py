@@ -1,10 +1,10 @@
 """The same MLM pre-training by unmask and by a plain transformers loop, in one process, in turns.
 
 Same corpus, vocabulary, model size, first weights, tokens seen, hyper-parameters and schedule. The plain loop is what people
-write today: documents with [CLS] and [SEP], concatenated, cut into blocks of equal length, DataCollatorForLanguageModeling,
+write today: documents, concatenated, cut into blocks of equal length with [CLS] and [SEP], DataCollatorForLanguageModeling,
 BertForMaskedLM, AdamW. Both models are measured by the same held-out evaluation.
 
-    python benchmarks/against_transformers.py CORPUS [--tokens 1000000] [--preset bert_tiny] [--threads 2]
+    python benchmarks/against_transformers.py CORPUS [--tokens 1000000] [--length 128] [--preset bert_tiny] [--threads 2]
 
 It prints the two held-out losses, their ratio (they should be within 1 %), and tokens per second of each and the ratio.
 """
@@ -80,14 +80,15 @@ class Theirs:
         self.parameters, self.optimizer = named, build_optimizer(run.optimizer, named)
 
     def _blocks(self, corpus: Corpus) -> Iterator[list[dict[str, list[int]]]]:
-        """run_mlm's group_texts: one stream, equal blocks, shuffled anew each epoch."""
+        """One stream of documents, cut into equal blocks with [CLS] and [SEP] around each, shuffled anew each epoch."""
         texts, v = corpus.read(np.arange(corpus.num_documents)), corpus.vocabulary
         edges = texts.sentences[texts.documents]
         stream = np.concatenate(
-            [np.r_[v.cls_token_id, texts.tokens[a:b], v.sep_token_id] for a, b in zip(edges, edges[1:], strict=False)]
+            [np.r_[texts.tokens[a:b], v.sep_token_id] for a, b in zip(edges, edges[1:], strict=False)]
         )
-        length = self.run.examples.max_length
-        rows = stream[: len(stream) // length * length].reshape(-1, length)
+        length, room = self.run.examples.max_length, self.run.examples.max_length - 2
+        inner = stream[: len(stream) // room * room].reshape(-1, room)
+        rows = np.pad(inner, ((0, 0), (1, 1)), constant_values=((0, 0), (v.cls_token_id, v.sep_token_id)))
         size, draw = self.run.batch.tokens // length, np.random.default_rng(self.run.seed)
         while True:
             order = draw.permutation(len(rows))
@@ -122,6 +123,7 @@ def main() -> None:
     ask.add_argument("corpus")
     ask.add_argument("--tokens", type=int, default=1_000_000)
     ask.add_argument("--preset", default="bert_tiny")
+    ask.add_argument("--length", type=int, default=128)
     ask.add_argument("--threads", type=int, default=2)
     ask.add_argument("--learning-rate", type=float, default=1e-3)
     given = ask.parse_args()
@@ -129,9 +131,13 @@ def main() -> None:
     torch.manual_seed(0)
     run = replace(
         recipes.mlm_only(presets.preset(given.preset)()),
-        corpus=given.corpus, examples=Blocks(max_length=128), objectives=(MaskedTokens(),),
-        optimizer=AdamW(learning_rate=given.learning_rate), batch=BatchSize(tokens=2048), until=Tokens(tokens=given.tokens),
-    )  # fmt: skip
+        corpus=given.corpus,
+        examples=Blocks(max_length=given.length),
+        objectives=(MaskedTokens(),),
+        optimizer=AdamW(learning_rate=given.learning_rate),
+        batch=BatchSize(tokens=16 * given.length),
+        until=Tokens(tokens=given.tokens),
+    )
     run = road.fit_to_corpus(run)
     train, heldout = Corpus.open(run.corpus, "train"), Corpus.open(run.corpus, "heldout")
     ours = Ours(run, train)

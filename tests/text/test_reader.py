@@ -261,7 +261,7 @@ def test_a_line_of_100_megabytes_is_one_document(tmp_path, kind):
     size = 100_000_000
     path = tmp_path / f"long.{kind}"
     path.write_bytes(b'{"text": "' * (kind == "jsonl") + b"a" * size + b'"}\n' * (kind == "jsonl"))
-    texts, report = read(path, separator="line")
+    texts, report = read(path, separator="line", max_bytes=1 << 27)
     assert len(texts) == 1 and len(texts[0]) == size == report.longest
 
 
@@ -271,7 +271,7 @@ def test_B015_a_document_over_the_cap_is_an_error_that_names_the_limit(separator
     data = b"ab" + end + b"c" * 100 + end + b"de" + end
     with pytest.raises(UnmaskError, match="20 bytes") as error:
         parsed(data, "txt", separator=separator, max_bytes=20)
-    assert "--max-bytes" in error.value.do
+    assert "--max-document-megabytes" in error.value.do
     documents, report = parsed(data, "txt", separator=separator, max_bytes=20, skip_bad=1)
     assert [d.text.strip() for d in documents] == ["ab", "de"] and report.bad_count == 1
 

@@ -9,6 +9,7 @@ import typer
 
 from unmask.cli.options import (
     Field,
+    MaxDocument,
     Segmenter,
     Separator,
     SkipBad,
@@ -42,6 +43,7 @@ def build(
     field: Field = "",
     separator: Separator = "file",
     skip_bad: SkipBad = 0,
+    max_document: MaxDocument = 32,
 ) -> None:
     """Clean, de-duplicate, split and tokenise text into shards. Interrupted, the same command goes on.
 
@@ -52,7 +54,7 @@ def build(
     from unmask.text.tokenizer import Tokenizer
 
     options = BuildOptions(
-        read=read_options(field, separator, skip_bad),
+        read=read_options(field, separator, skip_bad, max_document),
         language=language,  # type: ignore[arg-type]  # checked by BuildOptions, whose error names the choices
         words=word_splitter(segmenter, user_words),
         duplicates=duplicates,  # type: ignore[arg-type]

@@ -31,6 +31,10 @@ Separator = Annotated[
 SkipBad = Annotated[
     int, typer.Option("--skip-bad", min=0, help="Leave out up to this many bad records, counted, instead of stopping.")
 ]
+MaxDocument = Annotated[
+    int,
+    typer.Option("--max-document-megabytes", min=1, help="A longer document is a bad record; memory grows with it."),
+]
 Segmenter = Annotated[
     str,
     typer.Option("--segmenter", help="What whole-word masking takes for a Chinese word: none (a character) or jieba."),
@@ -59,11 +63,13 @@ def command(*words: object) -> str:
     return shlex.join(["unmask", *map(str, words)])
 
 
-def read_options(field: str, separator: str, skip_bad: int) -> ReadOptions:
+def read_options(field: str, separator: str, skip_bad: int, max_document: int) -> ReadOptions:
     """The reader's options from the shared flags."""
     from unmask.text.documents import ReadOptions
 
-    return ReadOptions(field=field or None, separator=separator.replace("\\n", "\n"), skip_bad=skip_bad)
+    return ReadOptions(
+        field=field or None, separator=separator.replace("\\n", "\n"), skip_bad=skip_bad, max_bytes=max_document << 20
+    )
 
 
 def read_flags(field: str, separator: str, skip_bad: int) -> list[object]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.options import Field, Separator, SkipBad, Sources, command, read_flags, read_options
+from unmask.cli.options import Field, MaxDocument, Separator, SkipBad, Sources, command, read_flags, read_options
 
 if TYPE_CHECKING:
     from unmask.cli.console import Console
@@ -48,6 +48,7 @@ def train(
     field: Field = "",
     separator: Separator = "file",
     skip_bad: SkipBad = 0,
+    max_document: MaxDocument = 32,
 ) -> None:
     """Learn a tokenizer from text.
 
@@ -69,7 +70,7 @@ def train(
     )
     with Console() as console:
         tokenizer, report = learn(
-            texts(sources, read_options(field, separator, skip_bad), console), options, progress=console
+            texts(sources, read_options(field, separator, skip_bad, max_document), console), options, progress=console
         )
         tokenizer.save(out)
         console.table(f"Tokenizer in {out}", list(report.as_dict().items()))
@@ -88,6 +89,7 @@ def inspect(
     field: Field = "",
     separator: Separator = "file",
     skip_bad: SkipBad = 0,
+    max_document: MaxDocument = 32,
 ) -> None:
     """Show how a tokenizer cuts a text, and how well it suits a corpus.
 
@@ -112,7 +114,7 @@ def inspect(
             ]
             console.table("Tokens", rows, ["token", "id", "text", "begins"])
         if sources:
-            report = measure(tokenizer, texts(sources, read_options(field, separator, skip_bad), console))
+            report = measure(tokenizer, texts(sources, read_options(field, separator, skip_bad, max_document), console))
             console.table("On this text", list(report.as_dict().items()))
 
 
@@ -136,6 +138,7 @@ def extend(
     field: Field = "",
     separator: Separator = "file",
     skip_bad: SkipBad = 0,
+    max_document: MaxDocument = 32,
 ) -> None:
     """Add tokens of a field to an existing tokenizer; old ids stay as they are.
 
@@ -147,7 +150,7 @@ def extend(
 
     old = Tokenizer.load(folder)
     with Console() as console:
-        new, pieces = learn(old, texts(sources, read_options(field, separator, skip_bad), console), add)
+        new, pieces = learn(old, texts(sources, read_options(field, separator, skip_bad, max_document), console), add)
         if model:
             from unmask.hub.grow import grow_vocabulary
 

@@ -36,8 +36,9 @@ class ReadOptions:
     """Of standard input and of named files whose extension says nothing; None: standard input is "txt"."""
     skip_bad: int = 0
     """How many bad records (or files) may be left out, counted, before reading stops with an error."""
-    max_bytes: int = 128 * 2**20
-    """The longest document, in bytes of its line, record or file; a longer one is a bad record."""
+    max_bytes: int = 32 * 2**20
+    """The longest document, in bytes of its line, record or file; a longer one is a bad record. Preparing one takes some 50
+    times its size in memory."""
     max_expansion: int = 250
     """A compressed file that grows more than this many times (beyond 64 MiB) is taken for a bomb; text grows 3 to 20."""
 

@@ -30,6 +30,7 @@ BANDS = 32
 _ROWS = 6  # MinHash values in a band
 _EQUAL_BANDS = 6  # that make a near duplicate
 _SHINGLE = 5  # units; the usual choice for web text (Lee and others 2022, "Deduplicating Training Data")
+_LONGEST = 1_000_000
 _SHORTEST = 20  # units; below, a handful of shingles says too little, so only exact duplicates count
 _SEED = 42
 
@@ -51,8 +52,11 @@ def fingerprint(text: str) -> bytes:
 
 
 def band_keys(text: str) -> NDArray[np.uint64]:
-    """[B] keys that near duplicates share; all zero for a text under 20 units, which has no near duplicates."""
-    units_U = _unit_hashes(text)
+    """[B] keys that near duplicates share; all zero for a text under 20 units, which has no near duplicates.
+
+    A text over a million characters is compared for equality only: its shingles would take gigabytes.
+    """
+    units_U = _unit_hashes(text if len(text) <= _LONGEST else "")
     if len(units_U) < _SHORTEST:
         return np.zeros(BANDS, np.uint64)
     shingles = np.zeros(len(units_U) - _SHINGLE + 1, np.uint64)

@@ -92,7 +92,7 @@ def _decoded(data: bytes | None, name: str, number: int, reading: Reading) -> st
     """The text of bytes that begin on line `number` and must be UTF-8 and within the cap; None: counted as bad."""
     if data is None:
         cap = f"{reading.options.max_bytes:,} bytes"
-        do = "part the text into documents (--separator blank, line or a string), or raise --max-bytes"
+        do = "part the text into documents (--separator blank, line or a string), or raise --max-document-megabytes"
         reading.bad(f"a line or document of more than {cap}", where=f"{name}:{number}", do=do)
         return None
     try:
