@@ -7,15 +7,21 @@ import numpy as np
 from unmask.text.shards import Texts
 from unmask.text.vocabulary import Vocabulary
 
-VOCABULARY = Vocabulary(
-    size=64,
-    pad_token_id=0,
-    unk_token_id=1,
-    cls_token_id=2,
-    sep_token_id=3,
-    mask_token_id=4,
-    special_ids=(0, 1, 2, 3, 4),
-)
+
+def vocabulary(size: int, pad_token_id: int = 0, special_ids: tuple[int, ...] = (0, 1, 2, 3, 4)) -> Vocabulary:
+    """Special ids as BERT-like tokenizers trained here have them."""
+    return Vocabulary(
+        size=size,
+        pad_token_id=pad_token_id,
+        unk_token_id=1,
+        cls_token_id=2,
+        sep_token_id=3,
+        mask_token_id=4,
+        special_ids=special_ids,
+    )
+
+
+VOCABULARY = vocabulary(64)
 
 
 class MadeUpSource:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from made_up import vocabulary
 from torch import Tensor, nn
 
 from unmask.batch import PackedBatch
@@ -10,7 +11,6 @@ from unmask.config import EncoderConfig, MaskedTokens, SentencePair
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Joint
 from unmask.objectives.build import build_objective
-from unmask.text.vocabulary import Vocabulary
 
 SMALL = EncoderConfig(
     vocab_size=97,
@@ -30,18 +30,6 @@ def randomise(module: nn.Module, seed: int = 0) -> None:
     with torch.no_grad():
         for parameter in module.parameters():
             parameter.normal_(0.0, 0.2, generator=generator)
-
-
-def vocabulary(size: int) -> Vocabulary:
-    return Vocabulary(
-        size=size,
-        pad_token_id=0,
-        unk_token_id=1,
-        cls_token_id=2,
-        sep_token_id=3,
-        mask_token_id=4,
-        special_ids=(0, 1, 2, 3, 4),
-    )
 
 
 def our_model(config: EncoderConfig = SMALL, kinds: tuple[str, ...] = ("mlm", "nsp")) -> tuple[Encoder, Joint]:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from made_up import vocabulary
 
 from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig, MaskedTokens, SentencePair
@@ -9,21 +10,12 @@ from unmask.nn.cost import count_parameters, estimated_flops, training_bytes, tr
 from unmask.nn.encoder import Encoder
 from unmask.objectives.build import build_objective
 from unmask.presets import names, preset
-from unmask.text.vocabulary import Vocabulary
 
 ODD = EncoderConfig(
     vocab_size=101, hidden_size=24, num_hidden_layers=3, num_attention_heads=3, intermediate_size=40,
     max_position_embeddings=33, type_vocab_size=2,
 )  # fmt: skip
-VOCABULARY = Vocabulary(
-    size=101,
-    pad_token_id=0,
-    unk_token_id=1,
-    cls_token_id=2,
-    sep_token_id=3,
-    mask_token_id=4,
-    special_ids=(0, 1, 2, 3, 4),
-)
+VOCABULARY = vocabulary(101)
 
 
 def test_the_formula_counts_what_is_built() -> None:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import VOCABULARY
+from made_up import VOCABULARY, vocabulary
 from scipy import stats
 
 from unmask.batch import PackedBatch
@@ -14,19 +14,11 @@ from unmask.objectives.masked import MaskedTokenObjective
 from unmask.presets import bert_tiny
 from unmask.text.vocabulary import Vocabulary
 
-BIG = Vocabulary(
-    size=2000,
-    pad_token_id=0,
-    unk_token_id=1,
-    cls_token_id=2,
-    sep_token_id=3,
-    mask_token_id=4,
-    special_ids=(0, 1, 2, 3, 4, 1500),
-)
+BIG = vocabulary(2000, special_ids=(0, 1, 2, 3, 4, 1500))
 
 
-def objective(goal: MaskedTokens | None = None, vocabulary: Vocabulary = VOCABULARY) -> MaskedTokenObjective:
-    return MaskedTokenObjective(bert_tiny(vocabulary.size), goal or MaskedTokens(), vocabulary)
+def objective(goal: MaskedTokens | None = None, ids: Vocabulary = VOCABULARY) -> MaskedTokenObjective:
+    return MaskedTokenObjective(bert_tiny(ids.size), goal or MaskedTokens(), ids)
 
 
 def batch_of(rows: list[list[int]], words: list[list[bool]] | None = None, first: int = 0) -> PackedBatch:
@@ -87,7 +79,7 @@ def test_B089_the_rate_and_80_10_10_are_exact() -> None:
     rows = random_rows(10_000, 100, 100, size=2000)
     rows = [[t if t != 1500 else 7 for t in row] for row in rows]
     before = batch_of(rows)
-    after = objective(vocabulary=BIG).prepare(before, 1)
+    after = objective(ids=BIG).prepare(before, 1)
     where, value = after.labels["mlm"]
     assert len(where) == 150_000  # 15 of each 100, exactly
     shown = after.input_ids[where]
@@ -181,16 +173,9 @@ def test_seeds_draw_other_masks() -> None:
 
 def test_id_0_can_be_a_label() -> None:
     """Elsewhere `label > 0` drops it. Here the vocabulary decides which ids are special."""
-    vocabulary = Vocabulary(
-        size=64,
-        pad_token_id=9,
-        unk_token_id=1,
-        cls_token_id=2,
-        sep_token_id=3,
-        mask_token_id=4,
-        special_ids=(1, 2, 3, 4, 9),
+    after = objective(MaskedTokens(mask_rate=1.0), vocabulary(64, pad_token_id=9, special_ids=(1, 2, 3, 4, 9))).prepare(
+        batch_of([[0, 0, 0]]), 0
     )
-    after = objective(MaskedTokens(mask_rate=1.0), vocabulary).prepare(batch_of([[0, 0, 0]]), 0)
     assert after.labels["mlm"].value.tolist() == [0, 0, 0]
 
 

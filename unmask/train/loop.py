@@ -70,25 +70,25 @@ def fit(
     return _Run(run, encoder, objective, batches, journal, checkpoints, evaluate, flops, stop).go()
 
 
+@dataclass(eq=False)
 class _Run:
-    def __init__(
-        self,
-        run: RunConfig,
-        encoder: Encoder,
-        objective: Objective,
-        batches: Batches,
-        journal: Journal,
-        checkpoints: Checkpoints,
-        evaluate: Evaluate,
-        flops: Callable[[PackedBatch], float],
-        stop: StopRequest,
-    ):
-        self.run, self.batches, self.journal, self.checkpoints = run, batches, journal, checkpoints
-        self.evaluate, self.flops, self.stop = evaluate, flops, stop
+    run: RunConfig
+    encoder: Encoder
+    objective: Objective
+    batches: Batches
+    journal: Journal
+    checkpoints: Checkpoints
+    evaluate: Evaluate
+    flops: Callable[[PackedBatch], float]
+    stop: StopRequest
+
+    def __post_init__(self) -> None:
+        run = self.run
         self.device = choose_device(run.machine)
         self.dtype = choose_precision(run.machine, self.device)
-        self.encoder, self.objective = encoder.to(self.device), objective.to(self.device)
-        self.parameters = _named_parameters(encoder=encoder, objective=objective)
+        self.encoder.to(self.device)
+        self.objective.to(self.device)
+        self.parameters = _named_parameters(encoder=self.encoder, objective=self.objective)
         self.optimizer = build_optimizer(run.optimizer, self.parameters)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.state = State()
