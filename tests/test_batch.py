@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_models import our_model, sequences
 from torch import nn
 
-from unmask.batch import Layout, PackedBatch
+from unmask.batch import Layout, PackedBatch, Targets
 
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=8)
 
@@ -73,3 +73,35 @@ def test_a_batch_holds_at_least_one_token_in_each_sequence() -> None:
     for rows in ([], [[]], [[5], []]):
         with pytest.raises(ValueError, match="at least one"):
             PackedBatch.pack(rows)
+
+
+def test_a_batch_moves_to_another_device_whole() -> None:
+    """On the meta device, which every machine has: nothing the encoder or a loss reads stays behind."""
+    batch = PackedBatch.pack([[2, 7, 3], [2, 7, 8, 3]], [[0, 0, 0], [0, 0, 1, 1]])
+    targets = Targets(torch.tensor([1]), torch.tensor([9]))
+    batch = batch.with_(labels={"mlm": targets}, examples=torch.arange(2), documents=torch.arange(2))
+    moved = batch.to(torch.device("meta"))
+    layout = moved.layout
+    tensors = [
+        moved.input_ids,
+        moved.starts,
+        moved.token_type_ids,
+        *moved.labels["mlm"],
+        layout.rows,
+        layout.position_ids,
+    ]
+    tensors += [x for g in layout.groups for x in (g.gather, g.real, g.mask) if x is not None]
+    assert len(tensors) > 7 and all(x is not None and x.device.type == "meta" for x in tensors)
+    assert layout.lengths == batch.layout.lengths and moved.documents is batch.documents
+
+
+def test_a_batch_travels_between_processes_as_it_is() -> None:
+    import pickle
+
+    batch = PackedBatch.pack([[2, 7, 3], [2, 3]]).with_(
+        labels={"mlm": Targets(torch.tensor([1]), torch.tensor([9]))}, examples=torch.arange(2)
+    )
+    other = pickle.loads(pickle.dumps(batch))
+    assert torch.equal(other.input_ids, batch.input_ids) and torch.equal(other.starts, batch.starts)
+    assert other.token_type_ids is None and torch.equal(other.examples, batch.examples)
+    assert [x.tolist() for x in other.labels["mlm"]] == [[1], [9]]

@@ -262,3 +262,22 @@ def test_the_completion_script_is_printed_and_completes() -> None:
 
 def test_the_version_is_printed() -> None:
     assert re.fullmatch(r"unmask \d+\.\d+\.\d+\n", unmask("--version").out)
+
+
+@pytest.mark.slow
+def test_the_demo_walks_the_whole_road(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All five stages, on a text that stands where the demo would have put Python's documentation."""
+    import json
+
+    from made_up import english_documents
+    from typer.testing import CliRunner
+
+    from unmask.cli.main import app
+
+    lines = [json.dumps({"text": text}) + "\n" for text in english_documents(600)]
+    (tmp_path / "text.jsonl").write_text("".join(lines), encoding="utf-8")
+    done = CliRunner().invoke(app, ["demo", "--minutes", "0.1", "--out", str(tmp_path), "--set", "machine.threads=1"])
+    assert done.exit_code == 0, done.output
+    for said in ("1/5", "5/5", "Unigram entropy", "nats below it", "Return a [MASK] of strings.", "report.html"):
+        assert said in done.output
+    assert (tmp_path / "run" / "report.html").exists() and (tmp_path / "run" / "model" / "config.json").exists()
