@@ -77,7 +77,7 @@ def test_a_batch_holds_at_least_one_token_in_each_sequence() -> None:
 
 def test_a_batch_moves_to_another_device_whole() -> None:
     """On the meta device, which every machine has: nothing the encoder or a loss reads stays behind."""
-    batch = PackedBatch.pack([[2, 7, 3], [2, 7, 8, 3]], [[0, 0, 0], [0, 0, 1, 1]])
+    batch = PackedBatch.pack([[7] * 19, [7] * 20], [[0] * 19, [1] * 20])  # near-equal: one group with padding
     targets = Targets(torch.tensor([1]), torch.tensor([9]))
     batch = batch.with_(labels={"mlm": targets}, examples=torch.arange(2), documents=torch.arange(2))
     moved = batch.to(torch.device("meta"))

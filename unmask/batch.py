@@ -76,14 +76,11 @@ class PackedBatch:
         """On another device, its layout too."""
         if device == self.input_ids.device:
             return self
-
-        def move(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.to(device, non_blocking=True)
-
+        types = None if self.token_type_ids is None else self.token_type_ids.to(device, non_blocking=True)
         moved = PackedBatch(
             self.input_ids.to(device, non_blocking=True),
             self.starts.to(device, non_blocking=True),
-            move(self.token_type_ids),
+            types,
             None,  # only what prepares a batch needs where words start
             self.examples,  # names, looked at on the CPU when something goes wrong
             self.documents,
