@@ -42,7 +42,7 @@ from unmask.train.machine import choose_device, choose_precision, describe, matm
 from unmask.train.report.page import write_report
 from unmask.train.signals import StopRequest
 
-HELD_OUT_SEED = 7_919  # the held-out masks are the same in every run, whatever its seed: losses can be compared
+HELD_OUT_SEED = 7_919  # held-out masks do not depend on the run's seed: runs that differ in it can be compared
 
 
 @dataclass(frozen=True)
