@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -52,3 +55,13 @@ def result(folder: Path) -> dict[str, Any]:
     """How the run says it ended."""
     found: dict[str, Any] = read_run(folder)["result"]
     return found
+
+
+def stop_after(step: int, number: signal.Signals = signal.SIGTERM) -> Callable[[dict[str, Any]], None]:
+    """Asks this process to stop when a step has been recorded."""
+
+    def view(record: dict[str, Any]) -> None:
+        if record["kind"] == "step" and record["step"] == step:
+            os.kill(os.getpid(), number)
+
+    return view
