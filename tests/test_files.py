@@ -124,10 +124,19 @@ def test_replacing_swaps_the_whole_folder(tmp_path: Path, exchange: bool, monkey
     if not exchange:
         monkeypatch.setattr(write, "_exchange", lambda one, other: False)
     fill(tmp_path / "out", "old")
-    (tmp_path / "out" / "notes.txt").write_text("of the old one")
     with write_folder(tmp_path / "out", replace=True) as folder:
         (folder / "c.txt").write_text("new")
     assert names(tmp_path) == ["out"] and names(tmp_path / "out") == ["c.txt", "manifest.json"]
+
+
+def test_a_folder_to_which_somebody_added_files_is_not_replaced(tmp_path: Path) -> None:
+    """A run inside a corpus, a person's notes beside a model: what the manifest does not name is not ours to delete."""
+    fill(tmp_path / "out", "old")
+    (tmp_path / "out" / "run").mkdir()
+    (tmp_path / "out" / "run" / "notes.txt").write_text("mine")
+    with pytest.raises(CannotWriteError, match="run/notes.txt"), write_folder(tmp_path / "out", replace=True) as folder:
+        (folder / "c.txt").write_text("new")
+    assert (tmp_path / "out" / "run" / "notes.txt").read_text() == "mine"
 
 
 def test_an_old_folder_comes_back_when_the_second_rename_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -121,6 +121,17 @@ def pretrain(run: RunConfig, folder: Path, *, view: View, progress: Progress = q
             where=str(folder),
             do="go on with it by --resume, or choose another folder",
         )
+    taken = (
+        [path.name for path in folder.iterdir() if not path.name.startswith((".", "run.lock"))]
+        if folder.is_dir()
+        else []
+    )
+    if taken:
+        raise CannotWriteError(
+            f"this folder is not empty ({min(taken)})",
+            where=str(folder),
+            do="choose a new or an empty folder for the run",
+        )
     with lock_run(folder):
         return _go(run, folder, view, progress)
 

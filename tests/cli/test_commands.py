@@ -281,3 +281,37 @@ def test_the_demo_walks_the_whole_road(tmp_path: Path, monkeypatch: pytest.Monke
     for said in ("1/5", "5/5", "Unigram entropy", "nats below it", "Return a [MASK] of strings.", "report.html"):
         assert said in done.output
     assert (tmp_path / "run" / "report.html").exists() and (tmp_path / "run" / "model" / "config.json").exists()
+
+
+def test_a_tokenizer_never_replaces_the_files_of_a_model(small_corpus: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from unmask.cli.main import app
+    from unmask.errors import CannotWriteError
+
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text("{}")
+    text = str(small_corpus.parent / "text.txt")
+    done = CliRunner().invoke(
+        app, ["tokenizer", "train", text, "--out", str(tmp_path / "model"), "--vocab-size", "200"]
+    )
+    assert isinstance(done.exception, CannotWriteError) and "more than a tokenizer" in str(done.exception)
+    for _ in range(2):  # a tokenizer may be trained anew
+        out = str(tmp_path / "tok")
+        assert CliRunner().invoke(app, ["tokenizer", "train", text, "--out", out, "--vocab-size", "200"]).exit_code == 0
+
+
+def test_a_corpus_that_will_disappoint_is_told_when_it_is_built(small_corpus: Path, tmp_path: Path) -> None:
+    from typer.testing import CliRunner
+
+    from unmask.cli.main import app
+
+    (tmp_path / "book.txt").write_text("一个很长的故事。" * 50, encoding="utf-8")
+    tokenizer = str(small_corpus / "tokenizer")
+    done = CliRunner().invoke(
+        app,
+        ["corpus", "build", str(tmp_path / "book.txt"), "-t", tokenizer, "-o", str(tmp_path / "c"), "--workers", "1"],
+    )
+    assert done.exit_code == 0, done.output
+    assert "unknown to this tokenizer" in done.output and "--separator blank" in done.output
+    assert "unmask pretrain" not in done.output

@@ -198,3 +198,23 @@ def test_B052_a_signal_to_the_whole_group_saves_with_workers(
     _, said = child.communicate(timeout=60)
     assert child.returncode == code, said
     assert list((tmp_path / "run" / "steps").iterdir())
+
+
+def test_a_short_run_does_not_spend_its_minutes_on_evaluations(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Evaluations that would take more than a fifth of the time are left out, and the plan says how many remain."""
+    plain = road.evaluate
+
+    def slow(*parts: Any) -> dict[str, Any]:
+        time.sleep(0.2)
+        return plain(*parts)
+
+    monkeypatch.setattr(road, "evaluate", slow)
+    keeping = Keeping(evaluations=100, evaluation_tokens=300)
+    outcome = road.pretrain(
+        small_run(small_corpus, until=Minutes(minutes=0.1), keeping=keeping), tmp_path / "run", view=ignore
+    )
+    plan = json.loads((tmp_path / "run" / "run.json").read_text())["plan"]
+    assert 1 <= plan[0]["evaluations"] <= 6 and outcome.step > 20
+    assert sum(r["kind"] == "evaluation" for r in losses(tmp_path / "run")) == plan[0]["evaluations"] + 1

@@ -201,3 +201,11 @@ def test_a_full_disk_is_told_as_such(small_corpus: Path, tmp_path: Path, monkeyp
     with pytest.raises(DiskError):
         road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
     assert result(tmp_path / "run")["status"] == "failed"
+
+
+def test_a_run_begins_in_an_empty_folder_only(small_corpus: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "notes.txt").write_text("x")
+    with pytest.raises(CannotWriteError, match="not empty"):
+        road.pretrain(small_run(small_corpus), tmp_path / "mine", view=ignore)
+    assert [p.name for p in (tmp_path / "mine").iterdir()] == ["notes.txt"]

@@ -63,6 +63,12 @@ def build(
     with Console() as console:
         about = build_corpus(sources, out, Tokenizer.load(tokenizer), options, workers=workers, progress=console)
         show(console, out, about)
+        unknown = about["report"]["text"]["unknown_token_share"]
+        if unknown > 0.05:
+            console.warn(f"{unknown:.0%} of the tokens are unknown to this tokenizer: was it trained for such text?")
+        if not about["splits"]["heldout"]["documents"]:
+            console.warn("no document is held out, and a run needs some: --separator blank makes one of each paragraph")
+            return
         recipe = "bert" if segmenter == "none" else "bert_chinese"
         again = command("pretrain", recipe, "--corpus", out, "--preset", "bert_mini", "--out", "runs/first")
         console.say(f"\nNext: {again}")

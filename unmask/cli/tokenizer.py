@@ -58,6 +58,7 @@ def train(
     from unmask.text.train_tokenizer import TrainOptions
     from unmask.text.train_tokenizer import train as learn
 
+    _require_place(out)
     options = TrainOptions(
         kind=_kind(kind),
         vocab_size=vocab_size,
@@ -135,6 +136,7 @@ def extend(
             "--model", help="FOLDER is a model: grow its embeddings too; new rows are the mean of the old pieces'."
         ),
     ] = False,
+    min_frequency: Annotated[int, typer.Option("--min-frequency", min=1, help="Rarer words are not added.")] = 5,
     field: Field = "",
     separator: Separator = "file",
     skip_bad: SkipBad = 0,
@@ -146,11 +148,14 @@ def extend(
     """
     from unmask.cli.console import Console
     from unmask.text.extend import extend as learn
+    from unmask.text.inspect import piece_text
     from unmask.text.tokenizer import Tokenizer
 
+    _require_place(out)
     old = Tokenizer.load(folder)
     with Console() as console:
-        new, pieces = learn(old, texts(sources, read_options(field, separator, skip_bad, max_document), console), add)
+        sample = texts(sources, read_options(field, separator, skip_bad, max_document), console)
+        new, pieces = learn(old, sample, add, min_frequency=min_frequency)
         if model:
             from unmask.hub.grow import grow_vocabulary
 
@@ -160,10 +165,25 @@ def extend(
         else:
             new.save(out)
         rows = [
-            [new.token(old.vocab_size + k), " ".join(old.token(i) for i in row)] for k, row in enumerate(pieces[:15])
+            [piece_text(new, new.token(old.vocab_size + k)), " ".join(piece_text(old, old.token(i)) for i in row)]
+            for k, row in enumerate(pieces[:15])
         ]
         console.table(f"{len(pieces):,} new tokens, the first of them", rows, ["token", "was"])
         console.say(f"\n{'Model' if model else 'Tokenizer'} of {new.vocab_size:,} tokens in {out}")
+
+
+def _require_place(out: Path) -> None:
+    """A tokenizer may replace a tokenizer, and nothing else: a model with other ids' tokenizer would answer nonsense."""
+    from unmask.errors import CannotWriteError
+    from unmask.text.tokenizer import FILES
+
+    others = sorted(path.name for path in out.iterdir() if path.name not in FILES) if out.is_dir() else []
+    if others:
+        raise CannotWriteError(
+            f"this folder holds more than a tokenizer ({others[0]})",
+            where=str(out),
+            do="choose a new folder for the tokenizer",
+        )
 
 
 def texts(sources: list[str], options: ReadOptions, console: Console) -> Iterator[str]:

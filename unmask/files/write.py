@@ -179,10 +179,13 @@ def _refuse_taken(target: Path, replace: bool, about: dict[str, Any]) -> None:
             do="Choose another name, or move the folder away yourself.",
         )
     with suppress(DamagedError):
-        there = read_manifest(target)["about"].get("format")
-        if there != about.get("format"):
+        manifest = read_manifest(target)
+        there = manifest["about"].get("format")
+        held = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+        others = sorted(held - manifest["files"].keys() - {MANIFEST})
+        if there != about.get("format") or others:
             raise CannotWriteError(
-                f"This folder holds something else ({there}), so it will not be replaced.",
+                f"This folder holds something else ({others[0] if others else there}), so it will not be replaced.",
                 where=str(target),
                 do="Choose another name, or move the folder away yourself.",
             )

@@ -118,7 +118,8 @@ def load_model(folder: Path) -> LoadedModel:
     found = match_tensors(stored, config, folder, tied=settings.get("tie_word_embeddings") is not False)
     about = configs.read_json(folder / ORIGIN) if (folder / ORIGIN).exists() else {}
     if about and (folder / MANIFEST).exists():
-        _check_hashes(folder, [folder / "config.json", *files_of(stored)])
+        tokenizer_files = [folder / name for name in ("tokenizer.json", "vocab.txt") if (folder / name).is_file()]
+        _check_hashes(folder, [folder / "config.json", *files_of(stored), *tokenizer_files])
     theirs = read_tensors(found.tensors)
     heads = {kind: names.from_hf(found.tables[kind], theirs, 0) for kind in found.tables}
     encoder = names.from_hf(names.ENCODER, theirs, config.num_hidden_layers)

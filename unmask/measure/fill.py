@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from unmask.measure.heldout import evaluating
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Joint
 from unmask.objectives.masked import MaskedTokenObjective
+from unmask.text.inspect import piece_text
 from unmask.text.tokenizer import Tokenizer
 
 
@@ -39,7 +40,13 @@ def fill_mask(
     limit = encoder.config.max_position_embeddings
     if len(ids) > limit:
         raise UnmaskError(f"the text has {len(ids)} tokens, but this model has {limit} positions", do="shorten it")
-    return _guess(encoder, mlm, tokenizer, PackedBatch.pack([ids]), torch.tensor(where), top)
+    guesses = _guess(encoder, mlm, tokenizer, PackedBatch.pack([ids]), torch.tensor(where), top)
+    return [[replace(guess, token=_readable(tokenizer, guess.token)) for guess in row] for row in guesses]
+
+
+def _readable(tokenizer: Tokenizer, piece: str) -> str:
+    """Byte-level pieces are bytes under other letters; the rest can be read as it is."""
+    return piece_text(tokenizer, piece) if tokenizer.kind == "bpe" else piece
 
 
 def _guess(

@@ -54,7 +54,8 @@ def extend(
             content["model"]["vocab"] |= {word: tokenizer.vocab_size + place for place, word in enumerate(new)}
     if not new:
         raise UnmaskError(
-            "The text holds no new piece worth adding.", do=f"Give more text, or lower min_frequency ({min_frequency})."
+            "The text holds no new piece worth adding.",
+            do=f"Give more text, or lower --min-frequency ({min_frequency}).",
         )
     return Tokenizer(content, config), list(new.values())
 

@@ -27,6 +27,8 @@ from unmask.text.tokenizer_files import CHECK_TEXT, KINDS, Kind, build, read_fol
 from unmask.text.vocabulary import Vocabulary
 from unmask.text.words import WordSplitter
 
+FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")  # what `save` writes
+
 
 @dataclass(frozen=True, slots=True)
 class Encoded:

@@ -31,6 +31,7 @@ from unmask.train.plan import Leg, Plan, steps_left
 from unmask.train.signals import StopRequest
 from unmask.train.state import State, random_state, set_random_state
 
+EVALUATION_SHARE = 0.2  # of a run's minutes may go into evaluations; more of them than fit are left out
 PROBE_SHARE, PROBE_SECONDS = 0.02, 10.0  # of a run's minutes go into measuring how long a step takes, and never more
 REPLAN_UNTIL = 0.9  # later the rest is too short to be worth a new decision
 
@@ -204,16 +205,22 @@ class _Run:
 
     def _marks(self, progress: float) -> int:
         """How many of the run's evaluations lie behind."""
-        return int(progress * self.run.keeping.evaluations + 1e-9)
+        return int(progress * self._evaluations() + 1e-9)
+
+    def _evaluations(self) -> int:
+        chosen = self.plan.legs[0].evaluations if self.plan.legs else 0
+        return chosen or self.run.keeping.evaluations
 
     def _plan_first(self, began: float) -> None:
         if not isinstance(self.run.until, Minutes) or self.plan.legs or self._follow_record():
             return
         evaluation = time.monotonic() - began
         seconds = self._probe(min(PROBE_SECONDS, PROBE_SHARE * 60 * self.run.until.minutes))
-        left = 60 * self.run.until.minutes - (time.monotonic() - began) - evaluation * self.run.keeping.evaluations
-        reason = f"{self.run.until.minutes:g} minutes at {1000 * seconds:.0f} ms a step"
-        self._decide(Leg(0, steps_left(left, seconds), reason))
+        budget = 60 * self.run.until.minutes
+        count = min(self.run.keeping.evaluations, max(1, int(EVALUATION_SHARE * budget / max(1e-9, evaluation))))
+        left = budget - (time.monotonic() - began) - evaluation * count
+        reason = f"{self.run.until.minutes:g} minutes at {1000 * seconds:.0f} ms a step, {count} evaluations"
+        self._decide(Leg(0, steps_left(left, seconds), reason, count))
 
     def _probe(self, budget: float) -> float:
         """Seconds of a step, from real batches whose gradients are thrown away; the random state is put back."""
@@ -238,7 +245,7 @@ class _Run:
         if self._follow_record():
             return
         spent = time.monotonic() - began
-        to_come = self.run.keeping.evaluations - self._marks(self._progress())
+        to_come = self._evaluations() - self._marks(self._progress())
         pace = (spent - evaluation * self._marks(self._progress())) / self.state.step
         left = 60 * self.run.until.minutes - spent - evaluation * to_come
         self._decide(

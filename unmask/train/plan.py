@@ -16,6 +16,7 @@ class Leg:
     step: int
     total_steps: int
     reason: str = ""
+    evaluations: int = 0  # of the whole run, where the first leg had to choose fewer than were asked for
 
 
 @dataclass(frozen=True)
