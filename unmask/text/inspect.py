@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from unmask.progress import Progress, quiet
+from unmask.text.byte_letters import BYTE_OF
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.words import SPACE, WordSplitter, character_classes
 
@@ -82,18 +83,8 @@ def piece_text(tokenizer: Tokenizer, piece: str) -> str:
         case "unigram":
             return piece.removeprefix("▁")
         case "bpe":
-            data = bytes(_BYTES.get(character, 0x3F) for character in piece)
+            data = bytes(BYTE_OF.get(character, 0x3F) for character in piece)
             return data.decode("utf-8", "replace").removeprefix(" ")
-
-
-def _byte_letters() -> dict[str, int]:
-    """GPT-2's spelling of bytes: printable Latin-1 stands for itself, the rest for letters from U+0100 on."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    other = [byte for byte in range(256) if byte not in plain]
-    return {chr(byte): byte for byte in plain} | {chr(0x100 + place): byte for place, byte in enumerate(other)}
-
-
-_BYTES = _byte_letters()
 
 
 def _is_special(tokenizer: Tokenizer, piece: str) -> bool:

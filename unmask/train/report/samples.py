@@ -6,6 +6,7 @@ import json
 import re
 from typing import Any
 
+from unmask.text.byte_letters import BYTE_OF
 from unmask.train.report.text import number, visible
 
 _STEPS, _SENTENCES, _PIECES, _PLACES, _GUESSES, _LETTERS = 48, 4, 200, 24, 5, 40
@@ -87,18 +88,9 @@ def _piece(token: str, words: bool) -> tuple[str, bool]:
 def _from_bytes(text: str) -> str:
     """Byte-level BPE writes é as Ã©: one visible character a byte (GPT-2's table). Half a character stays as it is."""
     try:
-        return bytes(_BYTE_OF[c] for c in text).decode("utf-8")
+        return bytes(BYTE_OF[c] for c in text).decode("utf-8")
     except (KeyError, UnicodeDecodeError):
         return text
-
-
-def _byte_table() -> dict[str, int]:
-    plain = [*range(33, 127), *range(161, 173), *range(174, 256)]
-    rest = [b for b in range(256) if b not in plain]
-    return {chr(b): b for b in plain} | {chr(256 + i): b for i, b in enumerate(rest)}
-
-
-_BYTE_OF = _byte_table()
 
 
 def _sentence(record: dict[str, Any]) -> dict[str, Any]:
