@@ -181,7 +181,9 @@ def _refuse_taken(target: Path, replace: bool, about: dict[str, Any]) -> None:
     with suppress(DamagedError):
         manifest = read_manifest(target)
         there = manifest["about"].get("format")
-        held = {path.relative_to(target).as_posix() for path in target.rglob("*") if path.is_file()}
+        # os.walk passes over what another writer deletes meanwhile, and leaves no folder open
+        walked = ((Path(place), name) for place, _, names in os.walk(target) for name in names)
+        held = {(place / name).relative_to(target).as_posix() for place, name in walked}
         others = sorted(held - manifest["files"].keys() - {MANIFEST})
         if there != about.get("format") or others:
             raise CannotWriteError(
