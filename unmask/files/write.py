@@ -6,6 +6,7 @@ import ctypes
 import errno
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -117,8 +118,8 @@ def _seal(folder: Path, about: dict[str, Any]) -> None:
 def _commit(temporary: Path, target: Path, replace: bool, about: dict[str, Any]) -> None:
     """Gives the sealed folder its name; the old one is deleted only after the new name is on the disk."""
     for _ in range(100):  # another writer may create or delete the target between our look and our rename
-        _refuse_taken(target, replace, about)
         with suppress(FileNotFoundError):
+            _refuse_taken(target, replace, about)
             old = _give_name(temporary, target)
             break
     else:
@@ -168,9 +169,11 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _refuse_taken(target: Path, replace: bool, about: dict[str, Any]) -> None:
-    if not os.path.lexists(target):
+    try:
+        is_folder = stat.S_ISDIR(os.lstat(target).st_mode)  # one look: another writer may delete it meanwhile
+    except FileNotFoundError:
         return
-    if not replace or not target.is_dir():
+    if not replace or not is_folder:
         raise _taken(target)
     if not (target / MANIFEST).is_file() and any(target.iterdir()):
         raise CannotWriteError(
