@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from unmask.text.shards import Texts
@@ -22,6 +24,15 @@ def vocabulary(size: int, pad_token_id: int = 0, special_ids: tuple[int, ...] = 
 
 
 VOCABULARY = vocabulary(64)
+GPT2_LIKE = replace(
+    VOCABULARY,
+    pad_token_id=None,
+    unk_token_id=None,
+    cls_token_id=None,
+    mask_token_id=None,
+    special_ids=(3,),
+)
+T5_LIKE = replace(VOCABULARY, cls_token_id=None, mask_token_id=None, special_ids=(0, 1, 3, 63), sentinel_ids=(63,))
 
 
 class MadeUpSource:

@@ -84,7 +84,7 @@ def chinese(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Walked:
 @pytest.fixture(scope="module")
 def english(shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Walked:
     texts = texts_of(shared, "en_wiki_squad_articles", 60, 4000)
-    recipe = replace(recipes.bert(), objectives=(MaskedTokens(whole_word=True), *recipes.bert().objectives[1:]))
+    recipe = replace(recipes.bert(), objectives=(MaskedTokens(unit="word"), *recipes.bert().objectives[1:]))
     options = TrainOptions(kind="bpe", vocab_size=1000)
     return walk(tmp_path_factory.mktemp("en"), texts, options, WordSplitter(), recipe)
 
@@ -194,10 +194,10 @@ def test_transformers_gives_the_same_ids_and_the_same_logits(walked: Walked) -> 
     packed = PackedBatch.pack(wanted)
     with torch.inference_mode():
         out = theirs(batch["input_ids"], attention_mask=batch["attention_mask"])
-        hidden = build_encoder(loaded)(packed)
+        layers = build_encoder(loaded).layers(packed)
         assert isinstance(ours.mlm, MaskedTokenObjective)
-        mlm = ours.mlm.logits(ours.encoder, hidden)
-        nsp = pair_head(loaded)(hidden[packed.starts[:-1].long()])
+        mlm = ours.mlm.logits(ours.encoder, layers, packed, torch.arange(packed.num_tokens))
+        nsp = pair_head(loaded)(layers[-1][packed.starts[:-1].long()])
     assert float((mlm - out.prediction_logits[mask]).abs().max()) < 1e-5
     assert float((nsp - out.seq_relationship_logits).abs().max()) < 1e-5
     assert tokenizer.mask_token_id == vocabulary.mask_token_id and tokenizer.pad_token_id == vocabulary.pad_token_id

@@ -103,7 +103,7 @@ def test_batches_are_of_about_the_budget_with_no_runt() -> None:
 
 def test_a_corpus_smaller_than_a_batch_still_makes_batches() -> None:
     batch, cursor = next(iter(batches_of([[[7, 8, 9]]], Documents(max_length=16)).since(Cursor())))
-    assert batch.input_ids.tolist() == [2, 7, 8, 9, 3] and cursor == Cursor(1, 0, 0)
+    assert batch.input_ids.tolist() == [2, 7, 8, 9, 3] and cursor == Cursor(1, 0, 0, made=1)
 
 
 def test_sequences_in_a_batch_are_sorted_so_that_attention_groups_them() -> None:

@@ -1,4 +1,4 @@
-"""Recipes: by name, in a TOML file, in Python code."""
+"""How a recipe is found: by name, by preset, in a TOML file, in Python code."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ def test_a_byte_order_mark_and_windows_line_ends_do_no_harm(tmp_path: Path) -> N
 
 
 def test_tables_of_objectives_are_read_in_order(tmp_path: Path) -> None:
-    text = '[[objectives]]\nkind = "nsp"\n[[objectives]]\nkind = "mlm"\nwhole_word = true\n'
-    assert recipes.recipe(written(tmp_path, text)).objectives == (SentencePair(), MaskedTokens(whole_word=True))
+    text = '[[objectives]]\nkind = "nsp"\n[[objectives]]\nkind = "mlm"\nunit = "word"\n'
+    assert recipes.recipe(written(tmp_path, text)).objectives == (SentencePair(), MaskedTokens(unit="word"))
 
 
 @pytest.mark.parametrize(
@@ -173,3 +173,59 @@ def test_an_error_in_the_users_own_code_is_told_as_theirs_with_its_line(tmp_path
 def test_a_spec_without_a_module_is_refused_in_words(spec: str) -> None:
     with pytest.raises(UnmaskError):
         recipes.recipe(spec)
+
+
+# --- by preset ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", presets.names())
+def test_a_preset_alone_brings_its_encoder_and_the_recipe_of_its_family(name: str) -> None:
+    run = recipes.recipe(preset=name.replace("_", "-"))
+    assert run == recipes.of_preset(presets.preset(name))(presets.preset(name)())
+    begun = replace(run.encoder, positions=presets.preset(name)().positions)  # ModernBERT begins with a smaller theta
+    assert begun == presets.preset(name)()
+
+
+def test_without_a_word_it_is_bert() -> None:
+    assert recipes.recipe() == recipes.bert()
+
+
+def test_a_recipe_named_beside_a_preset_takes_only_its_encoder(tmp_path: Path) -> None:
+    run = recipes.recipe("bert", "electra-small")
+    assert run.encoder == presets.electra_small() and run.objectives == recipes.bert().objectives
+    own = recipes.recipe(written(tmp_path, "seed = 3\n[encoder]\nhidden_size = 12\n"), "electra_small")
+    assert own == RunConfig(seed=3, encoder=presets.electra_small())
+    own = recipes.recipe(written(tmp_path, OWN, "own.py") + ":mine", "electra_small")
+    assert own == RunConfig(until=Steps(steps=7), encoder=presets.electra_small())
+    assert recipes.recipe("demo", "bert_mini") == replace(recipes.demo(), encoder=presets.bert_mini())
+
+
+def test_any_encoder_is_made_causal_by_the_gpt_recipe() -> None:
+    assert recipes.recipe("gpt2", "ettin_17m").encoder == replace(presets.ettin_17m(), causal=True)
+
+
+@pytest.mark.parametrize(
+    ("spec", "preset", "words"),
+    [
+        ("bert", "gpt2", "other objectives look at both sides"),
+        ("t5", "albert_base", "embedding_size must be 0"),
+        ("modernbert_long", "bert_base", "must be of kind rope, not absolute"),
+        ("{toml}", "bert_tiny", "examples.max_length 600 exceeds"),
+    ],
+)
+def test_a_recipe_and_a_preset_that_contradict_each_other_are_refused(
+    tmp_path: Path, spec: str, preset: str, words: str
+) -> None:
+    spec = spec.format(
+        toml=written(
+            tmp_path, "[examples]\nkind = 'pairs'\nmax_length = 600\n[encoder]\npreset = 'gpt2'\ncausal = false\n"
+        )
+    )
+    with pytest.raises(UnmaskError) as caught:
+        recipes.recipe(spec, preset)
+    assert words in caught.value.what and caught.value.where == spec and caught.value.do
+
+
+def test_a_preset_that_is_not_there_is_refused_whatever_the_recipe() -> None:
+    for spec in ("", "bert", "nowhere.toml"):
+        with pytest.raises(UnmaskError, match="no preset is called 'electra_smal'") as caught:
+            recipes.recipe(spec, "electra-smal")
+        assert "did you mean electra_small?" in caught.value.do

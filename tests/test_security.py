@@ -49,8 +49,8 @@ CALLS |= {"torch.hub.load", "runpy.run_path", "runpy.run_module"}
 METHODS = {"exec_module", "load_module"}
 KEYWORDS = {"allow_pickle", "trust_remote_code", "shell"}
 ALLOWED = {
-    ("unmask/recipes.py", "exec_module"),  # the user's own recipe, named on their own command line
-    ("unmask/recipes.py", "importlib.import_module"),
+    ("unmask/recipes/load.py", "exec_module"),  # the user's own recipe, named on their own command line
+    ("unmask/recipes/load.py", "importlib.import_module"),
     ("unmask/__init__.py", "importlib.import_module"),  # our own modules, from a table in the same file
 }
 

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from unmask.batch import PackedBatch
     from unmask.config import EncoderConfig, RunConfig
     from unmask.errors import UnmaskError
+    from unmask.explanation import Explanation, explain
     from unmask.hub.files import build_encoder, load_model, save_model
     from unmask.nn.encoder import Encoder
     from unmask.road import export, pretrain, resume
@@ -27,6 +28,8 @@ _HOMES = {
     "EncoderConfig": "unmask.config",
     "RunConfig": "unmask.config",
     "UnmaskError": "unmask.errors",
+    "Explanation": "unmask.explanation",
+    "explain": "unmask.explanation",
     "build_encoder": "unmask.hub.files",
     "load_model": "unmask.hub.files",
     "save_model": "unmask.hub.files",
@@ -45,12 +48,14 @@ __all__ = [
     "Corpus",
     "Encoder",
     "EncoderConfig",
+    "Explanation",
     "PackedBatch",
     "RunConfig",
     "Tokenizer",
     "UnmaskError",
     "build_corpus",
     "build_encoder",
+    "explain",
     "export",
     "load_model",
     "pretrain",

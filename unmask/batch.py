@@ -35,6 +35,8 @@ class PackedBatch:
     examples: Tensor | None = None  # [B] int64, number of each example in the whole run: what its masks are drawn from
     documents: Tensor | None = None  # [B] int64, the document each example begins in
     labels: Mapping[str, Targets] = field(default_factory=dict)
+    decoder: PackedBatch | None = None  # the target side of an encoder–decoder, one sequence for each of these
+    progress: float = 0.0  # share of the run that lies behind: what a mask rate may depend on
 
     @classmethod
     def pack(
@@ -51,11 +53,12 @@ class PackedBatch:
         """Travels between processes by value: torch would pass each tensor as an open file, and a step holds many batches."""
         fields = (self.input_ids, self.starts, self.token_type_ids, self.word_starts, self.examples, self.documents)
         labels = {name: tuple(map(_array, targets)) for name, targets in self.labels.items()}
-        return _arrived, (tuple(map(_array, fields)), labels)
+        return _arrived, (tuple(map(_array, fields)), labels, self.decoder, self.progress)
 
     @property
     def num_tokens(self) -> int:
-        return len(self.input_ids)
+        """Real tokens, those of the decoder's side too."""
+        return len(self.input_ids) + (0 if self.decoder is None else self.decoder.num_tokens)
 
     @property
     def num_sequences(self) -> int:
@@ -85,6 +88,8 @@ class PackedBatch:
             self.examples,  # names, looked at on the CPU when something goes wrong
             self.documents,
             {k: Targets(*(x.to(device, non_blocking=True) for x in t)) for k, t in self.labels.items()},
+            None if self.decoder is None else self.decoder.to(device),
+            self.progress,
         )
         moved.__dict__["layout"] = self.layout.to(device)
         return moved
@@ -93,7 +98,8 @@ class PackedBatch:
         """In page-locked memory, so that the copy to a GPU overlaps its work (called by torch's DataLoader)."""
         labels = {k: Targets(*(x.pin_memory() for x in t)) for k, t in self.labels.items()}
         types = None if self.token_type_ids is None else self.token_type_ids.pin_memory()
-        return self.with_(input_ids=self.input_ids.pin_memory(), token_type_ids=types, labels=labels)
+        decoder = None if self.decoder is None else self.decoder.pin_memory()
+        return self.with_(input_ids=self.input_ids.pin_memory(), token_type_ids=types, labels=labels, decoder=decoder)
 
 
 def _array(x: Tensor | None) -> NDArray[Any] | None:
@@ -104,14 +110,15 @@ def _tensor(x: NDArray[Any] | None) -> Tensor | None:
     return None if x is None else torch.from_numpy(x)
 
 
-def _arrived(fields: tuple[Any, ...], labels: dict[str, tuple[Any, Any]]) -> PackedBatch:
+def _arrived(
+    fields: tuple[Any, ...], labels: dict[str, tuple[Any, Any]], decoder: PackedBatch | None, progress: float
+) -> PackedBatch:
     targets = {
         name: Targets(torch.from_numpy(where), torch.from_numpy(value)) for name, (where, value) in labels.items()
     }
     types, words, examples, documents = map(_tensor, fields[2:])
-    return PackedBatch(
-        torch.from_numpy(fields[0]), torch.from_numpy(fields[1]), types, words, examples, documents, targets
-    )
+    ids, starts = torch.from_numpy(fields[0]), torch.from_numpy(fields[1])
+    return PackedBatch(ids, starts, types, words, examples, documents, targets, decoder, progress)
 
 
 class Group(NamedTuple):

@@ -49,6 +49,7 @@ class Cursor:
     epoch: int = 0
     pool: int = 0
     batch: int = 0
+    made: int = 0  # batches before it in this phase of the run
 
 
 @dataclass(frozen=True)
@@ -61,22 +62,21 @@ class Batches:
     prepare: Prepare
     seed: int
     tokens: int  # budget of one batch
+    total: int = 0  # batches of the whole phase, where that is known: what a mask-rate schedule is measured by
     pool_tokens: int = POOL_TOKENS
 
     def since(self, cursor: Cursor, worker: int = 0, workers: int = 1) -> Iterator[tuple[PackedBatch, Cursor]]:
         """Batches from `cursor` on, each with the cursor after it; a worker makes every `workers`-th of them."""
-        count = 0
+        count, made = 0, cursor.made
         while True:
             pools = self._pools(cursor.epoch)
             for number in range(cursor.pool, len(pools)):
                 pool, deal = self._deal(cursor.epoch, number, pools[number])
                 for place in range(cursor.batch, len(deal)):
                     if count % workers == worker:
-                        yield (
-                            self._batch(pool, deal[place], cursor.epoch, number, pools[number]),
-                            self._after(cursor, place, deal, pools),
-                        )
-                    count += 1
+                        here = Cursor(cursor.epoch, number, place, made)
+                        yield self._batch(pool, deal[place], here, pools[number]), self._after(here, deal, pools)
+                    count, made = count + 1, made + 1
                 cursor = Cursor(cursor.epoch, number + 1, 0)
             cursor = Cursor(cursor.epoch + 1, 0, 0)
 
@@ -99,33 +99,32 @@ class Batches:
         dealt = np.split(order, np.flatnonzero(np.diff(batch)) + 1)
         return pool, [members[np.lexsort((members, lengths[members]))] for members in dealt]
 
-    def _batch(
-        self, pool: Pool, chosen: NDArray[np.int64], epoch: int, number: int, documents: NDArray[np.int64]
-    ) -> PackedBatch:
-        assert len(pool) < 1 << 24 and number < 1 << 20, (
+    def _batch(self, pool: Pool, chosen: NDArray[np.int64], at: Cursor, documents: NDArray[np.int64]) -> PackedBatch:
+        assert len(pool) < 1 << 24 and at.pool < 1 << 20, (
             "example numbers have 24 bits for the place and 20 for the pool"
         )
-        at, segment, lengths = pool.gather(chosen)
+        places, segment, lengths = pool.gather(chosen)
         paired = np.flatnonzero(pool.label[chosen] >= 0)
         batch = PackedBatch(
-            torch.from_numpy(pool.stream[at]),
+            torch.from_numpy(pool.stream[places]),
             torch.from_numpy(np.r_[0, lengths.cumsum()].astype(np.int32)),
             torch.from_numpy(segment),
-            torch.from_numpy(pool.word_starts[at]),
-            torch.from_numpy((np.int64(epoch) << 44) | (np.int64(number) << 24) | chosen),
+            torch.from_numpy(pool.word_starts[places]),
+            torch.from_numpy((np.int64(at.epoch) << 44) | (np.int64(at.pool) << 24) | chosen),
             torch.from_numpy(documents[pool.document[chosen]]),
-            {"nsp": Targets(torch.from_numpy(paired), torch.from_numpy(pool.label[chosen][paired]))},
+            {"pair": Targets(torch.from_numpy(paired), torch.from_numpy(pool.label[chosen][paired]))},
+            progress=min(1.0, at.made / self.total) if self.total else 0.0,
         )
         batch.layout  # noqa: B018 computed here, in the worker
         return self.prepare(batch, self.seed)
 
     @staticmethod
-    def _after(cursor: Cursor, place: int, deal: list[NDArray[np.int64]], pools: list[NDArray[np.int64]]) -> Cursor:
-        if place + 1 < len(deal):
-            return Cursor(cursor.epoch, cursor.pool, place + 1)
-        if cursor.pool + 1 < len(pools):
-            return Cursor(cursor.epoch, cursor.pool + 1, 0)
-        return Cursor(cursor.epoch + 1, 0, 0)
+    def _after(at: Cursor, deal: list[NDArray[np.int64]], pools: list[NDArray[np.int64]]) -> Cursor:
+        if at.batch + 1 < len(deal):
+            return Cursor(at.epoch, at.pool, at.batch + 1, at.made + 1)
+        if at.pool + 1 < len(pools):
+            return Cursor(at.epoch, at.pool + 1, 0, at.made + 1)
+        return Cursor(at.epoch + 1, 0, 0, at.made + 1)
 
 
 class _Stream(IterableDataset[tuple[PackedBatch, Cursor]]):

@@ -69,6 +69,17 @@ def test_every_kind_of_tokenizer_is_trained(road: Road, tmp_path: Path, kind: st
     assert unmask("tokenizer", "inspect", tmp_path / "t", "--text", "The old cat").out.count("word") >= 3
 
 
+@pytest.mark.parametrize("like", ["roberta", "gpt2", "modernbert", "albert", "t5"])
+def test_a_tokenizer_like_a_published_one_is_trained_and_makes_a_corpus(road: Road, tmp_path: Path, like: str) -> None:
+    answer = unmask("tokenizer", "train", road.text, "-o", tmp_path / "t", "--like", like, "--vocab-size", 400)
+    assert answer.code == 0, answer.err
+    shown = unmask("tokenizer", "inspect", tmp_path / "t", "--text", "The old cat").out
+    assert shown.count("word") >= 3
+    built = unmask("corpus", "build", road.text, "-t", tmp_path / "t", "-o", tmp_path / "c", "--workers", 1,
+                   "--separator", "blank")  # fmt: skip
+    assert built.code == 0, built.err
+
+
 def test_tokenizer_extend_keeps_old_ids_and_grows_a_model(road: Road, tmp_path: Path) -> None:
     (tmp_path / "new.txt").write_text("The zebrafish swims. " * 50, encoding="utf-8")
     words = ("tokenizer", "extend", road.tokenizer, tmp_path / "new.txt", "--add", 2, "-o", tmp_path / "t")
@@ -216,6 +227,28 @@ def test_a_python_file_and_a_module_are_recipes_on_the_command_line(
         answer = unmask("pretrain", spec, "-c", road.corpus, "--dry-run")
         run = settings.parse(RunConfig, printed_json(answer.out))
         assert run.until == Steps(steps=7) and run.objectives == recipes.mlm_only().objectives
+
+
+def test_one_word_chooses_encoder_and_recipe_of_a_family(road: Road) -> None:
+    for words, recipe in (
+        (["-p", "electra-small"], recipes.electra),
+        (["mlm_only", "-p", "electra-small"], recipes.mlm_only),
+    ):
+        answer = unmask("pretrain", *words, "-c", road.corpus, "--steps", 2, *TINY, "--dry-run")
+        assert answer.code == 0, answer.err
+        run = settings.parse(RunConfig, printed_json(answer.out))
+        assert run.objectives == recipe().objectives and run.encoder.embedding_size == 128
+        assert run.encoder.num_hidden_layers == 12 and run.until == Steps(steps=2)
+
+
+@pytest.mark.parametrize(
+    "preset", ["electra_small", "deberta_v3_xsmall", "albert_base", "modernbert_base", "roberta_base"]
+)
+def test_a_family_is_pretrained_by_its_preset_alone(road: Road, tmp_path: Path, preset: str) -> None:
+    small = ("--set", "encoder.num_hidden_layers=2", "--set", "examples.max_length=32")
+    answer = unmask("pretrain", "-p", preset, "-c", road.corpus, "--steps", 2, "-o", tmp_path / "run", *TINY, *small)
+    assert answer.code == 0, answer.err
+    assert (tmp_path / "run" / "model" / "config.json").exists()
 
 
 # --- help ---------------------------------------------------------------------------------------------------------------

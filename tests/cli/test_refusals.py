@@ -63,6 +63,8 @@ REFUSED = [
     ("tokenizer train {t} -o {o} --vocab-size 12", "vocab_size to"),
     ("tokenizer train {t} -o {o} --vocab-size many", "--vocab-size"),
     ("tokenizer train {t} -o {o} --kind wordpeice", "wordpiece"),
+    ("tokenizer train {t} -o {o} --like robetra", "roberta"),
+    ("tokenizer train {t} -o {o} --like roberta --kind unigram", "kind bpe, not unigram"),
     ("tokenizer train {t} -o {o} --limit-alphabet 0", "--limit-alphabet"),
     ("tokenizer train {t} -o {o} --separator ''", "separator"),
     ("tokenizer train {t} -o {o} --skip-bad -1", "--skip-bad"),

@@ -11,22 +11,19 @@ from safetensors.torch import save_file
 from small_models import SMALL, our_model
 from torch import Tensor
 
-from unmask.hub import configs, names
+from unmask.hub import names
+from unmask.hub.families.bert import BERT
 
-CONFIG = configs.to_hf(SMALL, "BertForPreTraining")
+CONFIG = {"architectures": ["BertForPreTraining"], "model_type": "bert", "dtype": "float32", **BERT.write(SMALL)}
 
 
 def tensors(heads: tuple[str, ...] = ("mlm", "nsp")) -> dict[str, Tensor]:
     """The small random model under the names of BertForPreTraining, the tied output matrix left out."""
     encoder, objective = our_model()
-    out = {
-        f"bert.{name}": tensor
-        for name, tensor in names.to_hf(names.ENCODER, encoder.state_dict(), SMALL.num_hidden_layers).items()
-    }
+    out = names.to_theirs(BERT.encoder(SMALL), encoder.state_dict(), SMALL)
     for kind in heads:
-        for name, tensor in names.to_hf(names.TABLES[kind], objective.parts[kind].head.state_dict(), 0).items():
-            out[name if name.startswith("cls.") else f"bert.{name}"] = tensor
-    return out
+        out |= names.to_theirs(BERT.heads[kind](SMALL, 0), objective.parts[kind].head.state_dict(), SMALL)
+    return {BERT.full(name, bare=False): tensor for name, tensor in out.items()}
 
 
 def write(folder: Path, state: Mapping[str, Tensor] | None, config: Mapping[str, Any] = CONFIG) -> Path:

@@ -9,9 +9,10 @@ from pathlib import Path
 import foreign
 import pytest
 import torch
-from small_models import SMALL, our_model
+from small_models import SMALL, VARIANTS, goals_of, our_model, our_network
 from transformers import AutoModelForPreTraining, AutoTokenizer
 
+from unmask.config import ReplacedTokens
 from unmask.errors import UnmaskError
 from unmask.hub.files import load_model, save_model
 from unmask.hub.grow import grow_vocabulary
@@ -111,3 +112,31 @@ def test_what_is_left_out_is_named(tmp_path: Path, extended: Path) -> None:
     grow_vocabulary(folder, extended, PIECES, tmp_path / "grown")
     about = json.loads((tmp_path / "grown" / "unmask.json").read_text())
     assert about["grown"]["left_out"] == ["classifier.weight"]
+
+
+@pytest.mark.parametrize("name", [*VARIANTS, "untied", "electra-generator"])
+def test_every_table_and_bias_with_a_row_for_each_token_grows_in_any_family(
+    name: str, tmp_path: Path, tokenizer_folder: Path, extended: Path
+) -> None:
+    """Heads, decoder and generator too: what had 97 rows has 100, nothing else changes, and the folder loads whole."""
+    config, goals = VARIANTS.get(name, SMALL), goals_of(name)
+    if name == "untied":
+        config = dataclasses.replace(SMALL, tie_word_embeddings=False)
+    if name == "electra-generator":
+        config, goals = VARIANTS["electra"], (ReplacedTokens(generator_width=0.5),)
+    model = our_network(config, goals)
+    save_model(tmp_path / "old", *model, tokenizer_folder=tokenizer_folder, about={})
+    grow_vocabulary(tmp_path / "old", extended, PIECES, tmp_path / "grown")
+    old, new = (load_model(tmp_path / folder).weights() for folder in ("old", "grown"))
+    pairs = [(old, new)] if old.generator is None else [(old, new), (old.generator, new.generator)]
+    for before, after in pairs:
+        assert after.config == dataclasses.replace(before.config, vocab_size=100)
+        for one, other in [(before.encoder, after.encoder), *((before.heads[k], after.heads[k]) for k in before.heads)]:
+            assert one.keys() == other.keys()
+            for key, tensor in one.items():
+                grown = tensor.shape[0] == 97
+                assert other[key].shape[0] == (100 if grown else tensor.shape[0]), key
+                assert torch.equal(other[key][:97] if grown else other[key], tensor), key
+                if grown:
+                    mean = torch.stack([tensor[pieces].mean(0) for pieces in PIECES])
+                    torch.testing.assert_close(other[key][97:], mean, atol=1e-6, rtol=0)

@@ -28,24 +28,20 @@ class Payload:
         return Path.write_text, (self.marker, "ran")
 
 
-@pytest.mark.parametrize(
-    "model_type", ["roberta", "distilbert", "albert", "electra", "xlm-roberta", "bert-generation", 7]
-)
-def test_another_family_is_refused_by_its_name(tmp_path: Path, model_type: object) -> None:
+@pytest.mark.parametrize("model_type", ["distilbert", "xlnet", "robberta", "bert-generation", "", 7])
+def test_a_family_we_do_not_have_is_refused_by_its_name(tmp_path: Path, model_type: object) -> None:
     config = {**foreign.CONFIG, "model_type": model_type}
-    with pytest.raises(UnmaskError, match=f'type {json.dumps(model_type)}; unmask reads the type "bert"'):
+    with pytest.raises(UnmaskError, match=f"type {json.dumps(model_type)}; unmask reads bert, roberta, ") as caught:
         load_model(foreign.write(tmp_path / "model", foreign.tensors(), config))
+    assert ("did you mean roberta?" in caught.value.do) == (model_type == "robberta")
 
 
-def test_a_roberta_folder_of_transformers_is_refused_clearly(tmp_path: Path) -> None:
-    from transformers import RobertaConfig, RobertaForMaskedLM
-
-    config = RobertaConfig(
-        vocab_size=20, hidden_size=8, num_hidden_layers=1, num_attention_heads=2, intermediate_size=8, pad_token_id=3
-    )
-    RobertaForMaskedLM(config).save_pretrained(tmp_path / "model")
-    with pytest.raises(UnmaskError, match='"roberta"'):
-        load_model(tmp_path / "model")
+@pytest.mark.parametrize("model_type", ["roberta", "albert", "electra", "xlm-roberta", "camembert"])
+def test_tensors_of_another_family_than_the_config_says_are_named(tmp_path: Path, model_type: str) -> None:
+    config = {**foreign.CONFIG, "model_type": model_type}
+    with pytest.raises(UnmaskError, match="the encoder is not whole") as caught:
+        load_model(foreign.write(tmp_path / "model", foreign.tensors(), config))
+    assert 'a model of type "bert": correct model_type' in caught.value.do
 
 
 @pytest.mark.parametrize("name", ["pytorch_model.bin", "model.pt", "weights.pkl", "model.ckpt"])
@@ -82,12 +78,10 @@ def test_a_pickle_under_the_name_of_safetensors_is_damage(tmp_path: Path) -> Non
     assert not (tmp_path / "marker").exists()
 
 
-def test_remote_code_and_unknown_settings_are_ignored(tmp_path: Path) -> None:
+def test_remote_code_is_ignored(tmp_path: Path) -> None:
     evil = {
         "auto_map": {"AutoConfig": "evil.EvilConfig", "AutoModel": "evil.EvilModel"},
         "_attn_implementation_internal": "someone/kernels",
-        "custom_pipelines": {"x": {"impl": "evil.Pipe"}},
-        "whatever": {"nested": [1, None]},
     }
     folder = foreign.write(tmp_path / "model", foreign.tensors(), {**foreign.CONFIG, **evil})
     (folder / "evil.py").write_text(f"open({str(tmp_path / 'marker')!r}, 'w').close()\n")
@@ -193,7 +187,7 @@ def test_quantised_weights_are_refused_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_a_config_bomb_is_refused_before_anything_of_its_size_is_made(tmp_path: Path, field: str, value: int) -> None:
-    with pytest.raises(UnmaskError, match=f"{field} must be a whole number from 1 to"):
+    with pytest.raises(UnmaskError, match=f"{field} must be a whole number from [01] to"):
         load_model(foreign.write(tmp_path / "model", foreign.tensors(), {**foreign.CONFIG, field: value}))
 
 

@@ -12,7 +12,8 @@ import torch
 from small_models import SMALL, our_model
 
 from unmask.errors import DamagedError, UnmaskError
-from unmask.hub.files import LoadedModel, load_model, restore_into, save_model
+from unmask.hub.files import LoadedModel, load_model, save_model
+from unmask.hub.restore import restore_into
 
 MATRIX = "bert.embeddings.word_embeddings.weight"
 DECODER, DECODER_BIAS = "cls.predictions.decoder.weight", "cls.predictions.decoder.bias"
@@ -131,8 +132,25 @@ def test_B125_two_names_that_disagree_are_never_chosen_from_silently(tmp_path: P
     loaded = load_model(foreign.write(tmp_path / "tied", state))
     _same(loaded)  # the configuration ties them: the first decides, as in transformers
     assert loaded.unexpected == [name]
-    with pytest.raises(UnmaskError, match=f"{name} differs from {first}"):
-        load_model(foreign.write(tmp_path / "untied", state, {**foreign.CONFIG, "tie_word_embeddings": False}))
+
+
+UNTIED = {**foreign.CONFIG, "tie_word_embeddings": False}
+
+
+def test_B125_an_output_matrix_that_is_not_tied_stays_itself(tmp_path: Path) -> None:
+    """And its own bias counts, as in transformers, where the other one is then there for nothing."""
+    state = foreign.tensors()
+    state |= {DECODER: state[MATRIX] + 1, DECODER_BIAS: state["cls.predictions.bias"] + 1}
+    loaded = load_model(foreign.write(tmp_path / "model", state, UNTIED))
+    assert torch.equal(loaded.heads["mlm"]["matrix.weight"], state[DECODER])
+    assert torch.equal(loaded.heads["mlm"]["bias"], state[DECODER_BIAS])
+    assert torch.equal(loaded.encoder["embeddings.tokens.weight"], state[MATRIX])
+    assert loaded.unexpected == ["cls.predictions.bias"]
+
+
+def test_B125_an_output_matrix_that_is_not_tied_must_be_there(tmp_path: Path) -> None:
+    with pytest.raises(UnmaskError, match=f"MLM head is not whole: the file lacks {DECODER}"):
+        load_model(foreign.write(tmp_path / "model", foreign.tensors(), UNTIED))
 
 
 @pytest.mark.parametrize(

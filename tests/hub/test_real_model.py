@@ -49,7 +49,7 @@ def test_hidden_states_of_real_sentences_equal_transformers(
 def test_it_is_written_again_bit_for_bit_and_transformers_loads_that(
     minilm: Path, loaded: LoadedModel, theirs: BertModel, tmp_path: Path
 ) -> None:
-    save_weights(tmp_path / "again", loaded.config, loaded.encoder, loaded.heads, tokenizer_folder=minilm, about={})
+    save_weights(tmp_path / "again", loaded.weights(), tokenizer_folder=minilm, about={})
     again = load_model(tmp_path / "again")
     assert again.config == loaded.config
     assert all(torch.equal(again.encoder[name], tensor) for name, tensor in loaded.encoder.items())

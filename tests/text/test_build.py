@@ -378,7 +378,7 @@ def test_an_error_inside_a_library_names_the_document(tmp_path, tokenizer, monke
         """What a Rust library raises."""
 
     class Fragile:
-        vocab_size, unk_token_id = 100, 1
+        kind, vocab_size, unk_token_id = "wordpiece", 100, 1
 
         def encode(self, texts: list[str], words: WordSplitter) -> list:
             if any("bomb" in text for text in texts):
@@ -433,6 +433,7 @@ from unmask.text.words import WordSplitter
 
 def progress(what, done, total):
     print(what, done, flush=True)
+    sys.stdin.readline()  # goes no further until told to, or until nobody is there to tell it
 
 source, out, tokenizer = sys.argv[1:4]
 build_corpus([source], out, Tokenizer.load(Path(tokenizer)), BuildOptions(shard_tokens=2000), workers=2,
@@ -440,10 +441,11 @@ build_corpus([source], out, Tokenizer.load(Path(tokenizer)), BuildOptions(shard_
 """
 
 
-def start_build(source: str, out: Path, tokenizer: Path, **more: object) -> subprocess.Popen:
+def start_build(source: str, out: Path, tokenizer: Path) -> subprocess.Popen:
+    """A build in a process group of its own that waits for a line after each report of progress."""
     command = [sys.executable, "-c", SCRIPT, source, str(out), str(tokenizer)]
     pipe = subprocess.PIPE
-    return subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, start_new_session=True, **more)
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
 
 
 def group_is_gone(group: int, patience: float = 10) -> bool:
@@ -463,8 +465,11 @@ def test_after_a_kill_or_ctrl_c_the_same_command_goes_on_and_nobody_is_left(tmp_
     build_corpus([source], tmp_path / "undisturbed", tokenizer, SMALL)
     tokenizer.save(tmp_path / "t")
     process = start_build(source, tmp_path / "c", tmp_path / "t")
-    for _ in range(4):
+    for _ in range(3):
         assert process.stdout.readline().startswith("preparing")
+        process.stdin.write("\n")
+        process.stdin.flush()
+    assert process.stdout.readline().startswith("preparing")
     (os.killpg if how == signal.SIGINT else os.kill)(process.pid, how)  # Ctrl-C reaches the whole group
     _, said = process.communicate(timeout=20)
     assert process.returncode == -how
@@ -501,6 +506,7 @@ def test_a_full_disk_is_said_and_the_old_corpus_stays(tmp_path, tokenizer):
         [sys.executable, "-c", command, source, str(tmp_path / "c"), str(tmp_path / "t")],
         capture_output=True,
         text=True,
+        stdin=subprocess.DEVNULL,
         preexec_fn=limit,
         timeout=60,
     )

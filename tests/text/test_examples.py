@@ -1,16 +1,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_up import VOCABULARY, MadeUpSource, numbered_documents
+from made_up import GPT2_LIKE, T5_LIKE, VOCABULARY, MadeUpSource, numbered_documents
 
 from unmask.config import Blocks, Documents, Examples, FullSentences, Pairs
+from unmask.errors import UnmaskError
 from unmask.randomness import generator
 from unmask.text.examples import Pool, cut
+from unmask.text.vocabulary import Vocabulary
 
 SIZES = st.lists(st.lists(st.integers(1, 50), min_size=1, max_size=6), min_size=1, max_size=12)
 ALL = [
@@ -22,9 +25,11 @@ ALL = [
 ]
 
 
-def pool_of(documents: list[list[list[int]]], how: Examples, seed: int = 0) -> Pool:
+def pool_of(
+    documents: list[list[list[int]]], how: Examples, seed: int = 0, vocabulary: Vocabulary = VOCABULARY
+) -> Pool:
     source = MadeUpSource(documents)
-    return cut(source.read(np.arange(len(documents))), how, VOCABULARY, generator(seed))
+    return cut(source.read(np.arange(len(documents))), how, vocabulary, generator(seed))
 
 
 def sequences(pool: Pool) -> list[list[int]]:
@@ -167,3 +172,53 @@ def test_the_document_of_an_example_is_the_one_it_begins_in() -> None:
         for begin, document in zip(pool.first[:, 0], pool.document, strict=True):
             if pool.stream[begin] >= 5 and how != ALL[1]:
                 assert home[int(pool.stream[begin])] == document
+
+
+SINGLE = [
+    FullSentences(max_length=24),
+    Blocks(max_length=24),
+    Blocks(max_length=24, frame=False),
+    Documents(max_length=24),
+]
+
+
+@settings(max_examples=80, deadline=None)
+@given(SIZES, st.sampled_from(SINGLE), st.sampled_from([VOCABULARY, T5_LIKE, GPT2_LIKE]))
+def test_every_vocabulary_uses_every_token_once_in_its_own_frame(
+    sizes: list[list[int]], how: Examples, vocabulary: Vocabulary
+) -> None:
+    documents = numbered_documents(sizes)
+    pool = pool_of(documents, how, vocabulary=vocabulary)
+    found = sequences(pool)
+    assert [len(s) for s in found] == pool.lengths().tolist() and pool.lengths().max() <= how.max_length
+    assert Counter(t for s in found for t in s if t >= 5) == Counter(t for d in documents for s in d for t in s)
+    if how == SINGLE[2]:
+        between = [t for s in found for t in s]
+        assert between == [t for d in documents for s in [[3], *d] for t in s][1:], "the bare stream, nothing else"
+        return
+    for sequence in found:
+        assert (sequence[0] == 2) == (vocabulary is VOCABULARY) and sequence[-1] == 3
+        assert 2 not in sequence[1:]
+
+
+def test_t5_reads_text_and_its_end() -> None:
+    pool = pool_of(numbered_documents([[4, 3], [2]]), Documents(max_length=8), vocabulary=T5_LIKE)
+    assert sequences(pool) == [[5, 6, 7, 8, 9, 10, 11, 3], [12, 13, 3]]
+    assert pool.gather(np.arange(2))[1].tolist() == [0] * 11
+
+
+def test_gpt_reads_slices_of_one_stream() -> None:
+    pool = pool_of(numbered_documents([[5], [6]]), Blocks(max_length=8, frame=False), vocabulary=GPT2_LIKE)
+    assert sequences(pool) == [[5, 6, 7, 8, 9, 3, 10, 11], [12, 13, 14, 15]]
+
+
+@pytest.mark.parametrize("vocabulary", [T5_LIKE, GPT2_LIKE])
+def test_pairs_without_the_token_that_begins_them_are_refused(vocabulary: Vocabulary) -> None:
+    with pytest.raises(UnmaskError, match="no cls token"):
+        pool_of(numbered_documents([[4, 3], [2]]), Pairs(max_length=24), vocabulary=vocabulary)
+
+
+def test_documents_that_can_not_be_told_apart_are_refused() -> None:
+    nameless = replace(GPT2_LIKE, sep_token_id=None)
+    with pytest.raises(UnmaskError, match="no sep token"):
+        pool_of(numbered_documents([[4], [2]]), Blocks(max_length=8, frame=False), vocabulary=nameless)

@@ -54,8 +54,8 @@ def test_B024_the_label_is_0_where_b_follows_a_by_the_text_itself(negatives: Any
     batches = Batches(MadeUpSource(documents), how, VOCABULARY, lambda batch, seed: batch, 3, 400)
     seen = set()
     for batch, _ in islice(batches.since(Cursor()), 20):
-        assert set(batch.labels) == {"nsp"}
-        where, value = batch.labels["nsp"]
+        assert set(batch.labels) == {"pair"}
+        where, value = batch.labels["pair"]
         for row, label in zip(where.tolist(), value.tolist(), strict=True):
             begin, end = batch.starts[row : row + 2].tolist()
             ids, kinds = batch.input_ids[begin:end], batch.token_type_ids[begin:end]
@@ -79,7 +79,7 @@ def test_B024_class_0_of_the_exported_head_is_follows(tmp_path: Path) -> None:
     source = MadeUpSource(numbered_documents([[7, 6, 8]] * 50))
     how = Pairs(max_length=32)
     batch, _ = next(iter(Batches(source, how, vocabulary(1200), objective.prepare, 0, 600).since(Cursor())))
-    where, value = batch.labels["nsp"]
+    where, value = batch.labels["pair"]
     assert set(value.tolist()) == {FOLLOWS, DOES_NOT} and len(where) == batch.num_sequences
     with torch.no_grad():
         ours = objective(encoder, batch)["nsp"]

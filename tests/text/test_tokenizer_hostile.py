@@ -116,7 +116,7 @@ def test_a_folder_without_a_tokenizer_says_what_it_needs(tmp_path):
     with pytest.raises(UnmaskError, match="vocab.txt"):
         Tokenizer.load(tmp_path)
     (tmp_path / "vocab.txt").write_text("a\nb\n")
-    with pytest.raises(UnmaskError, match="no pad token"):
+    with pytest.raises(UnmaskError, match="no special token"):
         Tokenizer.load(tmp_path)
 
 

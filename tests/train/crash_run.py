@@ -16,7 +16,7 @@ from pathlib import Path
 from small_runs import ignore, small_run
 
 from unmask import road
-from unmask.config import Keeping, Machine, Steps
+from unmask.config import Keeping, Machine, Phase, Steps
 
 
 def attempt(run: object, folder: Path) -> int:
@@ -38,7 +38,8 @@ def attempt(run: object, folder: Path) -> int:
 
 def main(corpus: Path, folder: Path, kills: int, seed: int, workers: int) -> None:
     """The undisturbed run in FOLDER/whole, the killed one in FOLDER/killed."""
-    run = small_run(corpus, until=Steps(steps=60), machine=Machine(threads=1, workers=workers))
+    later = Phase(until=Steps(steps=20), changes=("examples.max_length=64", "optimizer.learning_rate=1e-4"))
+    run = small_run(corpus, until=Steps(steps=40), phases=(later,), machine=Machine(threads=1, workers=workers))
     run = replace(run, keeping=Keeping(evaluations=20, evaluation_tokens=300, keep_last=2))
     began = time.monotonic()
     assert os.waitpid(attempt(run, folder / "whole"), 0)[1] == 0

@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -24,7 +25,7 @@ from unmask.errors import CannotWriteError, DiskError
 from unmask.files import remove_leftovers
 from unmask.train.checkpoint import Checkpoints
 
-OK, TOLD, CRASHED = 0, 7, 9
+OK, TOLD, UNTRACED, CRASHED = 0, 7, 8, 9
 
 
 def content(version: int) -> tuple[dict[str, dict[str, torch.Tensor]], dict[str, Any]]:
@@ -64,29 +65,41 @@ def struck(folder: Path, log: Path, mode: str, calls: str, inject: str | None) -
     reading, writing = os.pipe()
     pid = os.fork()
     if pid == 0:
-        os.close(writing)
-        os.read(reading, 1)
-        code = CRASHED
+        code = UNTRACED
         try:
+            os.write(writing, b"x")  # nothing that strace counts lies between this and the save
+            wait_until_traced()
+            code = CRASHED
             save(folder, 2, mode)
             code = OK
         except (DiskError, CannotWriteError):
             code = TOLD
         finally:
             os._exit(code)
+    os.read(reading, 1)
     os.close(reading)
-    command = ["strace", "-f", "-qq", "-p", str(pid), "-o", str(log), "-e", f"trace={calls}"]
-    tracer = subprocess.Popen(command + (["-e", inject] if inject else []), stderr=subprocess.PIPE, text=True)
-    while "TracerPid:\t0" in Path(f"/proc/{pid}/status").read_text():
-        if tracer.poll() is not None:
-            sys.exit(f"cannot trace: {tracer.stderr.read() if tracer.stderr else ''}")
-        time.sleep(0.001)
-    time.sleep(0.003)  # attached is not yet listening
-    os.write(writing, b"x")
     os.close(writing)
-    status = os.waitpid(pid, 0)[1]
-    tracer.communicate()
-    return os.waitstatus_to_exitcode(status)
+    command = ["strace", "-f", "-qq", "-p", str(pid), "-o", str(log), "-e", f"trace={calls},getppid"]
+    command += ["-e", "inject=getppid:retval=0"]  # what the child waits for
+    command += ["-e", inject] if inject else []
+    traced = subprocess.run(command, stderr=subprocess.PIPE, text=True, check=False)
+    if traced.returncode:
+        os.kill(pid, signal.SIGKILL)
+    code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    if traced.returncode:
+        sys.exit(f"cannot trace: {traced.stderr}")
+    assert code != UNTRACED, "strace attached but never answered"
+    return code
+
+
+def wait_until_traced() -> None:
+    """Returns once strace answers in place of the kernel, so that it counts all that follows: attached is not yet
+    listening."""
+    end = time.monotonic() + 60
+    while os.getppid() != 0:
+        if time.monotonic() > end:
+            raise TimeoutError
+        time.sleep(0.001)
 
 
 def fresh(base: Path, work: Path) -> None:
@@ -99,6 +112,7 @@ def points(base: Path, work: Path, log: Path, mode: str, calls: str) -> list[tup
     fresh(base, work)
     assert struck(work, log, mode, calls, None) == OK and found(work) == 2, "an undisturbed save works"
     counts = Counter(re.findall(r"^\d+ +(\w+)\(", log.read_text(), re.MULTILINE))
+    del counts["getppid"]
     return [(call, number) for call, count in sorted(counts.items()) for number in range(1, count + 1)]
 
 

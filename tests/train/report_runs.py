@@ -84,6 +84,18 @@ def ordinary_run(folder: Path) -> Path:
     )
 
 
+def phased_run(folder: Path) -> Path:
+    """Two phases; where the second begins, the same weights are measured in both ways; the encoder judges tokens (RTD)."""
+    records: list[dict[str, Any]] = [{"kind": "phase", "step": 0, "phase": 0}, evaluation(0, 9.0)]
+    records += [step(number) for number in range(1, 51)] + [evaluation(50, 5.0)]
+    records += [{"kind": "phase", "step": 50, "phase": 1}, evaluation(50, 4.5)]
+    records += [step(number) for number in range(51, 81)] + [evaluation(80, 4.0)]
+    judged = sample(80, ["[CLS]", "the", "cat", "sat"], [2, 3], [[["dog", 0.5]], [["sat", 0.9]]])
+    records.append(judged | {"filled": ["[CLS]", "the", "dog", "ran"], "doubts": [0.1, 0.7, 0.8, 0.2]})
+    later = [{"until": {"kind": "tokens", "tokens": 3000}, "changes": ["examples.max_length=8192"]}]
+    return write_run(folder, records, run={"until": {"kind": "steps", "steps": 50}, "phases": later})
+
+
 def hostile_run(folder: Path) -> Path:
     """Every place of the page that shows somebody's text holds text that tries to be more."""
     everywhere = {name: HOSTILE for name in HOSTILE} | {"nested": dict(zip(HOSTILE, reversed(HOSTILE), strict=True))}

@@ -151,7 +151,7 @@ def test_pre_training_goes_on_from_a_published_encoder(minilm: Path, tmp_path: P
     run = small_run(tmp_path / "corpus", start_from=str(minilm), until=Steps(steps=2), batch=BatchSize(tokens=256))
     road.pretrain(run, tmp_path / "run", view=said.append)
     messages = " ".join(r["message"] for r in said if r["kind"] == "message")
-    assert "mlm.dense.weight" in messages and "begins anew" in messages
+    assert "mlm.transform.dense.weight" in messages and "begins anew" in messages
     assert load_model(tmp_path / "run" / "model").config.num_hidden_layers == 6
 
 
@@ -204,13 +204,13 @@ def test_a_short_run_does_not_spend_its_minutes_on_evaluations(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evaluations that would take more than a fifth of the time are left out, and the plan says how many remain."""
-    plain = road.evaluate
+    plain = road.run.evaluate
 
     def slow(*parts: Any) -> dict[str, Any]:
         time.sleep(0.2)
         return plain(*parts)
 
-    monkeypatch.setattr(road, "evaluate", slow)
+    monkeypatch.setattr(road.run, "evaluate", slow)
     keeping = Keeping(evaluations=100, evaluation_tokens=300)
     outcome = road.pretrain(
         small_run(small_corpus, until=Minutes(minutes=0.1), keeping=keeping), tmp_path / "run", view=ignore

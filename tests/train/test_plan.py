@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -66,6 +67,14 @@ def test_a_run_over_tokens_ends_by_tokens() -> None:
     plan = Plan(Tokens(tokens=1000), tokens_per_step=100)
     assert plan.progress(3, 500) == 0.5 and plan.progress(9, 1001) == 1.0
     assert plan.total_steps(5, 500) == 10 and plan.first_estimate() == 10
+
+
+@pytest.mark.parametrize("until", [Steps(steps=10), Tokens(tokens=1000), Minutes(minutes=1)])
+def test_a_phase_counts_from_where_it_began(until: Any) -> None:
+    """Progress, totals and estimates of a phase that begins after 7 steps and 700 tokens."""
+    plan = Plan(until, (Leg(7, 17),), tokens_per_step=100, first_step=7, first_tokens=700)
+    assert plan.progress(7, 700) == 0.0 and plan.progress(12, 1200) == 0.5 and plan.progress(17, 1700) == 1.0
+    assert plan.total_steps(7, 700) == plan.total_steps(12, 1200) == 17 and plan.first_estimate() == 10
 
 
 def test_norms_and_biases_are_not_decayed() -> None:

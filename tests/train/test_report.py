@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from report_runs import HOSTILE, evaluation, hostile_run, ordinary_run, sample, step, write_run
+from report_runs import HOSTILE, evaluation, hostile_run, ordinary_run, phased_run, sample, step, write_run
 
 from unmask.errors import DamagedError, UnmaskError
 from unmask.train.report.charts import nice_ticks
 from unmask.train.report.curves import Thinned
 from unmask.train.report.page import write_report
 from unmask.train.report.samples import Samples, pieces
-from unmask.train.report.text import compact, duration, figure, visible
+from unmask.train.report.text import compact, duration, figure, loss_name, visible
 
 
 class Page(HTMLParser):
@@ -156,6 +156,59 @@ def test_steps_done_again_after_a_resume_replace_the_lost_ones(tmp_path: Path) -
     assert data["tables"]["steps"]["step"] == list(range(1, 11))
     assert max(data["tables"]["steps"]["series"]["loss"][0]) < 20
     assert data["tables"]["evaluations"]["step"] == [10]
+
+
+def test_phases_are_listed_and_drawn_where_they_begin(tmp_path: Path) -> None:
+    page = page_of(phased_run(tmp_path / "run"))
+    assert "1 0 50 steps 2 50 3,000 tokens examples.max_length=8192" in page.words
+    assert "An upright line stands where a phase begins" in page.words
+    lines = [attributes for name, attributes in page.elements if name == "line" and attributes.get("class") == "phase"]
+    assert lines and all(line["x1"] == line["x2"] for line in lines)
+    assert json.loads(page.scripts[0])["phases"] == [50]
+    assert "upright" not in page_of(ordinary_run(tmp_path / "plain")).words
+
+
+def test_figures_before_and_after_are_those_of_the_last_phase_and_the_curve_keeps_both_at_the_border(
+    tmp_path: Path,
+) -> None:
+    page = page_of(phased_run(tmp_path / "run"))
+    assert "in its last phase its held-out MLM loss fell from 4.50 to 4.00" in page.words
+    held_out = json.loads(page.scripts[0])["tables"]["evaluations"]
+    assert held_out["step"] == [0, 50, 50, 80] and held_out["series"]["losses.mlm"][0] == [9.0, 5.0, 4.5, 4.0]
+
+
+def test_what_an_rtd_encoder_doubts_is_marked_rightly_or_wrongly_and_what_it_overlooks_underlined(
+    tmp_path: Path,
+) -> None:
+    record = sample(1, ["[CLS]", "the", "cat", "sat", "down"], [2, 3], [[["dog", 0.5]], [["sat", 0.9]]])
+    record |= {"filled": ["[CLS]", "the", "dog", "ran", "down"], "doubts": [0.1, 0.7, 0.8, 0.2, 0.0]}
+    page = (write_report(write_run(tmp_path / "run", [step(1), record]))).read_text()
+    assert (
+        '<mark class="wrong"><bdi>the</bdi></mark> <mark class="right"><bdi>dog</bdi></mark> <u><bdi>ran</bdi></u>'
+        in page
+    )
+    assert "a generator's draws" in page
+
+
+@pytest.mark.parametrize("changes", [{"filled": ["a"]}, {"doubts": [0.5, "x"]}, {"filled": [1, 2]}, {"doubts": None}])
+def test_doubts_of_another_shape_are_left_out(tmp_path: Path, changes: dict[str, Any]) -> None:
+    record = sample(1, ["a", "b"], [1], [[["b", 0.5]]]) | {"filled": ["a", "c"], "doubts": [0.5, 0.5]} | changes
+    page = (write_report(write_run(tmp_path / "run", [step(1), record]))).read_text()
+    assert 'doubted" dir' not in page and "Guesses word by word" in page
+
+
+@pytest.mark.parametrize("phase", [None, "1", True, -1, 10**9, 1.5])
+def test_a_phase_of_another_shape_is_passed_over(tmp_path: Path, phase: Any) -> None:
+    records = [evaluation(0, 9.0), {"kind": "phase", "step": 1, "phase": phase}, step(1)]
+    page = page_of(write_run(tmp_path / "run", records, run={"phases": [3, {"until": [], "changes": 5}]}))
+    assert "could not be read" in page.words
+
+
+@pytest.mark.parametrize(
+    "name, shown", [("mlm", "MLM"), ("rtd", "RTD"), ("sbo", "SBO"), ("causal", "causal"), ("infill", "infill")]
+)
+def test_losses_are_called_as_people_call_them(name: str, shown: str) -> None:
+    assert loss_name(name) == shown
 
 
 def test_the_page_asks_nothing_of_the_network_and_runs_only_its_own_script(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from report_runs import evaluation, hostile_run, ordinary_run, step, write_run
+from report_runs import evaluation, hostile_run, ordinary_run, phased_run, step, write_run
 
 from unmask.train.report.page import write_report
 
@@ -33,13 +33,20 @@ def unscripted(folder: Path) -> Path:
 @pytest.mark.skipif(
     BROWSER is None, reason="needs a browser: none of chromium, chromium-browser, google-chrome is installed"
 )
-@pytest.mark.parametrize("make", [ordinary_run, hostile_run, unscripted, lambda folder: write_run(folder, [])])
+@pytest.mark.parametrize(
+    "make", [ordinary_run, hostile_run, phased_run, unscripted, lambda folder: write_run(folder, [])]
+)
 def test_the_page_works_in_a_browser(tmp_path: Path, make: Callable[[Path], Path]) -> None:
     page = write_report(make(tmp_path / "a run"))
     document, console = opened(page, tmp_path / "profile")
     assert console == ""  # no script error, nothing refused by the policy
     assert 'class="scripted"' in document and "<title>a run" in document
     assert "<img" not in document and document.count("<script") == 2
+    if make is phased_run:
+        assert document.count('<line class="phase"') == document.count("<figure") > 1
+        assert (
+            '<mark class="right"><bdi title="80.0 %">dog</bdi></mark> <u><bdi title="20.0 %">ran</bdi></u>' in document
+        )
     if make in (ordinary_run, hostile_run):
         assert ">step 1" in document.split('id="sample-label"')[1][:30]  # the last thing the script does
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from unmask import road
 from unmask.config import BatchSize, Machine, Steps
 from unmask.errors import CannotWriteError, DamagedError, UnmaskError
 from unmask.objectives.masked import MaskedTokenObjective
-from unmask.train.loop import Diverged
+from unmask.train.step import Diverged
 
 
 def test_R7_a_loss_that_is_not_a_number_stops_before_the_step_and_names_the_documents(
@@ -21,9 +22,9 @@ def test_R7_a_loss_that_is_not_a_number_stops_before_the_step_and_names_the_docu
 ) -> None:
     plain, calls = MaskedTokenObjective.logits, []
 
-    def poisoned(self: MaskedTokenObjective, encoder: Any, hidden: torch.Tensor) -> torch.Tensor:
+    def poisoned(self: MaskedTokenObjective, *arguments: Any) -> torch.Tensor:
         calls.append(1)
-        return plain(self, encoder, hidden) * (float("nan") if self.training and len(calls) > 30 else 1.0)
+        return plain(self, *arguments) * (float("nan") if self.training and len(calls) > 30 else 1.0)
 
     monkeypatch.setattr(MaskedTokenObjective, "logits", poisoned)
     steps: list[int] = []
@@ -45,16 +46,16 @@ def test_R7_a_broken_sequence_is_named_alone(
     """Only the documents whose hidden states are not numbers, out of a batch of many."""
     from unmask.nn.encoder import Encoder
 
-    plain = Encoder.forward
+    plain = Encoder._states
 
-    def poisoned(self: Encoder, batch: Any) -> torch.Tensor:
-        hidden = plain(self, batch)
-        if self.training or not torch.is_grad_enabled():
-            hidden = hidden.clone()
-            hidden[batch.layout.rows == 1] = float("nan") if self.training else 0.0
-        return hidden
+    def poisoned(self: Encoder, batch: Any, added: Any) -> Iterator[torch.Tensor]:
+        for hidden in plain(self, batch, added):
+            if self.training:
+                hidden = hidden.clone()
+                hidden[batch.layout.rows == 1] = float("nan")
+            yield hidden
 
-    monkeypatch.setattr(Encoder, "forward", poisoned)
+    monkeypatch.setattr(Encoder, "_states", poisoned)
     with pytest.raises(Diverged) as caught:
         road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
     assert caught.value.where.count("record") == 1

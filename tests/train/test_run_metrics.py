@@ -179,6 +179,23 @@ def test_a_new_record_never_continues_a_torn_line(tmp_path: Path) -> None:
     assert path.read_bytes().split(b"\n")[0] == b'{"kind": "st' and json.loads(path.read_bytes().split(b"\n")[1])
 
 
+def test_rewinding_to_the_end_of_a_phase_drops_the_beginning_of_the_next(tmp_path: Path) -> None:
+    """The last records of a phase and the first of the next share a step; each belongs to its own."""
+    path = tmp_path / "metrics.jsonl"
+    records = [
+        {"kind": "phase", "step": 0, "phase": 0},
+        {"kind": "evaluation", "step": 2, "loss": 1.0},
+        {"kind": "phase", "step": 2, "phase": 1},
+        {"kind": "evaluation", "step": 2, "loss": 3.0},
+    ]
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    with Metrics(path) as log:
+        log.rewind(2, 1)
+        assert [json.loads(line) for line in path.read_text().splitlines()] == records
+        log.rewind(2, 0)
+        assert [json.loads(line) for line in path.read_text().splitlines()] == records[:2]
+
+
 def test_rewinding_nothing_is_fine(tmp_path: Path) -> None:
     Metrics(tmp_path / "run" / "metrics.jsonl").rewind(3)
     assert os.listdir(tmp_path) == []

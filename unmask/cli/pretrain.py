@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from unmask import presets, recipes
 from unmask.cli.options import Set, command
 
 if TYPE_CHECKING:
@@ -19,19 +20,25 @@ def pretrain(
     recipe: Annotated[
         str,
         typer.Argument(
-            help="A recipe by name (bert, bert_chinese, mlm_only), FILE.toml, FILE.py:function or package.module:function."
+            help=f"What is learned and how: {', '.join(recipes.RECIPES)}; or FILE.toml, FILE.py:function, "
+            "package.module:function. Or the corpus' folder, where a preset says the rest.",
+            show_default="the preset's, or bert",
         ),
-    ] = "bert",
+    ] = "",
     corpus: Annotated[
         str, typer.Option("--corpus", "-c", help="Folder made by `unmask corpus build`.", show_default=False)
     ] = "",
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")] = Path("runs/bert"),
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder of the run.", show_default="runs/ and the name of preset or recipe"),
+    ] = None,
     preset: Annotated[
         str,
         typer.Option(
             "--preset",
             "-p",
-            help="Size of the encoder: bert_tiny, bert_mini, … bert_large.",
+            help="The encoder, which brings the recipe of its family where none is named: "
+            + "; ".join(", ".join(family) for family in presets.families()),
             show_default="the recipe's",
         ),
     ] = "",
@@ -59,13 +66,16 @@ def pretrain(
 ) -> None:
     """Pre-train an encoder on a corpus. Ctrl-C saves and leaves; --resume goes on.
 
-    Example: unmask pretrain bert --corpus corpus --preset bert_mini --minutes 60 --set optimizer.learning_rate=1e-3
+    Example: unmask pretrain --preset electra_small --corpus corpus --minutes 60 --set optimizer.learning_rate=1e-3
     """
     from unmask.cli.console import Console
 
+    if recipe and not corpus and Path(recipe).is_dir():  # `unmask pretrain --preset P CORPUS`
+        recipe, corpus = "", recipe
+    out = out or Path("runs") / (preset or Path(recipe.partition(":")[0]).stem or "bert").replace("-", "_")
     with Console() as console:
         if resume:
-            named = bool(recipe != "bert" or corpus or preset or start_from or set_ or dry_run)
+            named = bool(recipe or corpus or preset or start_from or set_ or dry_run)
             _refuse_changes(named or any(value is not None for value in (minutes, steps, tokens, seed)))
             _finish(console, out, _run(console, None, out))
             return
@@ -99,11 +109,11 @@ def _settings(
     changes: list[str],
 ) -> RunConfig:
     """The resolved settings: recipe, then the named options, then --set."""
-    from unmask import presets, recipes, road, settings
+    from unmask import road, settings
     from unmask.config import RunConfig
     from unmask.errors import UnmaskError
 
-    data = settings.plain(recipes.recipe(recipe))
+    data = settings.plain(recipes.recipe(recipe, preset))
     given = {name: value for name, value in until.items() if value is not None}
     if len(given) > 1:
         raise UnmaskError(
@@ -111,13 +121,11 @@ def _settings(
         )
     for name, value in given.items():
         data["until"] = {"kind": name, name: value}
-    if preset:
-        data["encoder"] = settings.plain(presets.preset(preset)())
     chosen: dict[str, Any] = {"corpus": corpus, "start_from": start_from}
     data |= {name: value for name, value in chosen.items() if value}
     if seed is not None:
         data["seed"] = seed
-    run = settings.override(RunConfig, settings.parse(RunConfig, data, where=recipe), changes)
+    run = settings.override(RunConfig, settings.parse(RunConfig, data, where=recipe or preset), changes)
     _refuse_ignored(run, preset, changes)
     return road.fit_to_corpus(run)
 
@@ -152,62 +160,78 @@ def _finish(console: Console, out: Path, outcome: Outcome) -> None:
         again = command("pretrain", "--resume", "--out", out)
         console.say(f"Stopped and saved after step {outcome.step:,}. Go on with: {again}")
         raise typer.Exit(outcome.exit_code)
+    show_result(console, out)
+    console.say(f"\nModel: {out / 'model'}   Report: {out / 'report.html'}")
+    if example := _example(out):
+        console.say(f"Next: {example}")
+
+
+def _example(out: Path) -> str:
+    """A command that lets the model, or the generator that trained it, guess a word; empty where neither can."""
+    from unmask import road
     from unmask.text.tokenizer import Tokenizer
 
-    show_result(console, out)
+    kinds = {goal.kind for goal in road.read_settings(out).objectives}
     tokenizer = Tokenizer.load(out / "model")
-    example = f"Some text with a {tokenizer.token(tokenizer.mask_token_id)} in it."
-    console.say(f"\nModel: {out / 'model'}   Report: {out / 'report.html'}")
-    console.say(f"Next: {command('fill', out / 'model', example)}")
+    if tokenizer.mask_token_id is None or not kinds & {"mlm", "rtd"}:
+        return ""
+    folder = out / "model" if "mlm" in kinds else out / "model" / "generator"
+    return command("fill", folder, f"Some text with a {tokenizer.token(tokenizer.mask_token_id)} in it.")
 
 
 def show_result(console: Console, out: Path) -> None:
-    """Held-out figures before and after, beside what guessing by frequency would give."""
+    """Held-out figures before and after the run, or its last phase, beside what guessing by frequency would give."""
     from unmask.train.journal import read_run
+    from unmask.train.report.text import loss_name
 
-    result = read_run(out)["result"]
+    data = read_run(out)
+    result = data["result"]
     if "last" not in result:  # nothing was measured, or metrics.jsonl was lost
         return
     first, last = result["first"], result["last"]
-    names = {"mlm": "MLM", "nsp": "NSP"}
     rows: list[list[object]] = [
-        [f"held-out {names.get(k, k)} loss (nats)", round(first["losses"][k], 4), round(last["losses"][k], 4)]
+        [f"held-out {loss_name(k)} loss (nats)", round(first["losses"][k], 4), round(last["losses"][k], 4)]
         for k in last["losses"]
     ]
     rows += [
-        [f"held-out {names.get(k, k)} accuracy", round(first["accuracy"][k], 4), round(last["accuracy"][k], 4)]
+        [f"held-out {loss_name(k)} accuracy", round(first["accuracy"][k], 4), round(last["accuracy"][k], 4)]
         for k in last["accuracy"]
     ]
     if "perplexity" in last:
         rows.append(["held-out perplexity", round(first["perplexity"], 1), round(last["perplexity"], 1)])
-    console.table("Result", rows, ["", "before", "after"])
-    if "mlm" in last["losses"]:
-        entropy = result["unigram_entropy"]
-        gain = entropy - last["losses"]["mlm"]
+    console.table("Result of the last phase" if data["run"].get("phases") else "Result", rows, ["", "before", "after"])
+    entropy = result["unigram_entropy"]
+    name = next((name for name in ("mlm", "causal") if name in last["losses"]), "")
+    if name and entropy is not None:
+        gain = entropy - last["losses"][name]
         console.say(
             f"\nUnigram entropy of the held-out text: {entropy:.4f} nats; "
-            f"the MLM loss is {abs(gain):.4f} nats {'below' if gain >= 0 else 'above'} it."
+            f"the {loss_name(name)} loss is {abs(gain):.4f} nats {'below' if gain >= 0 else 'above'} it."
         )
 
 
 def _show_plan(console: Console, run: RunConfig) -> None:
+    """The resolved settings, and for each phase what it will cost."""
     import json
 
     from unmask import road, settings
 
-    cost = road.estimate(run)
     console.say(json.dumps(settings.plain(run), indent=1, ensure_ascii=False))
-    console.table(
-        "What it will cost",
-        [
-            ["parameters", cost["parameters"]],
-            ["steps", cost["steps"]],
-            ["tokens", cost["tokens"]],
-            ["TFLOPs a step", round(cost["flops_per_step"] / 1e12, 4)],
-            ["memory for training, GiB", round(cost["bytes"] / 2**30, 2)],
-            [
-                f"minutes here, at half the peak of {cost['peak_flops'] / 1e9:.0f} GFLOP/s",
-                round(cost["seconds"] / 60, 1),
-            ],
-        ],
-    )
+    parts = road.phases_of(run)
+    for number, part in enumerate(parts, 1):
+        title = f"What phase {number} of {len(parts)} will cost" if len(parts) > 1 else "What it will cost"
+        console.table(title, _cost_rows(road.estimate(part)))
+
+
+def _cost_rows(cost: dict[str, Any]) -> list[list[object]]:
+    beside = cost["parameters"] - cost["encoder_parameters"]
+    peak = f"{cost['peak_flops'] / 1e9:.0f} GFLOP/s"
+    return [
+        ["parameters", cost["parameters"]],
+        ["of these beside the encoder", beside],
+        ["steps", cost["steps"]],
+        ["tokens", cost["tokens"]],
+        ["TFLOPs a step", round(cost["flops_per_step"] / 1e12, 4)],
+        ["memory for training, GiB", round(cost["bytes"] / 2**30, 2)],
+        [f"minutes here, at half the peak of {peak}", round(cost["seconds"] / 60, 1)],
+    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,8 +17,22 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True, help="Train, inspect and extend tokenizers.")
 
+Like = Annotated[
+    str | None,
+    typer.Option(
+        "--like",
+        help="Do all as a published tokenizer does: bert, electra, roberta, deberta, modernbert, gpt2, albert, deberta-v3, "
+        "xlm-roberta, t5.",
+        show_default=False,
+    ),
+]
 Kind = Annotated[
-    str, typer.Option("--kind", help="wordpiece (BERT), bpe (RoBERTa), unigram (SentencePiece), characters (Chinese).")
+    str | None,
+    typer.Option(
+        "--kind",
+        help="wordpiece (BERT), bpe (RoBERTa), unigram (SentencePiece), characters (Chinese).",
+        show_default="of --like, else wordpiece",
+    ),
 ]
 
 
@@ -26,16 +40,33 @@ Kind = Annotated[
 def train(
     sources: Sources,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the tokenizer's files.", show_default=False)],
-    kind: Kind = "wordpiece",
+    like: Like = None,
+    kind: Kind = None,
     vocab_size: Annotated[
-        int, typer.Option("--vocab-size", min=10, help="Pieces in all, special tokens included.")
-    ] = 30_000,
+        int | None,
+        typer.Option(
+            "--vocab-size",
+            min=10,
+            help="Pieces in all, special tokens included.",
+            show_default="of --like, else 30000",
+        ),
+    ] = None,
     lowercase: Annotated[
-        bool, typer.Option("--lowercase/--cased", help="Fold upper case, as bert-uncased does.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--lowercase/--cased",
+            help="Fold upper case, as bert-uncased does.",
+            show_default="of --like, else cased",
+        ),
+    ] = None,
     strip_accents: Annotated[
-        bool, typer.Option("--strip-accents", help="Drop accents; takes the voicing marks of kana too.")
-    ] = False,
+        bool | None,
+        typer.Option(
+            "--strip-accents/--keep-accents",
+            help="Drop accents; takes the voicing marks of kana too.",
+            show_default="of --like, else keep",
+        ),
+    ] = None,
     digits: Annotated[bool, typer.Option("--individual-digits", help="No piece ever holds two digits.")] = False,
     min_frequency: Annotated[int, typer.Option("--min-frequency", min=1, help="Rarer pieces are not learned.")] = 2,
     alphabet: Annotated[
@@ -52,15 +83,17 @@ def train(
 ) -> None:
     """Learn a tokenizer from text.
 
-    Example: unmask tokenizer train notes/ --out tok --vocab-size 16000 --lowercase
+    Example: unmask tokenizer train notes/ --out tok --like roberta --vocab-size 16000
     """
     from unmask.cli.console import Console
+    from unmask.text.families import FAMILIES, PLAIN
     from unmask.text.train_tokenizer import TrainOptions
     from unmask.text.train_tokenizer import train as learn
 
     _require_place(out)
     options = TrainOptions(
-        kind=_kind(kind),
+        like=_one_of(FAMILIES, like, "--like", "family"),
+        kind=_one_of(PLAIN, kind, "--kind", "kind of tokenizer"),
         vocab_size=vocab_size,
         lowercase=lowercase,
         strip_accents=strip_accents,
@@ -206,10 +239,9 @@ def texts(sources: list[str], options: ReadOptions, console: Console) -> Iterato
             console.warn(f"{count:,} {name}")
 
 
-def _kind(name: str) -> Any:
+def _one_of(known: Iterable[str], name: str | None, option: str, what: str) -> Any:
     from unmask.errors import UnmaskError
 
-    kinds = ("wordpiece", "bpe", "unigram", "characters")
-    if name not in kinds:
-        raise UnmaskError(f"unknown kind of tokenizer {name!r}", where="--kind", do=f"give one of {', '.join(kinds)}")
+    if name is not None and name not in known:
+        raise UnmaskError(f"unknown {what} {name!r}", where=option, do=f"give one of {', '.join(known)}")
     return name

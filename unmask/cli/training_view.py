@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from unmask.train.report.text import compact, count, duration, figure, number, one_line, percent
+from unmask.train.report.text import compact, count, duration, figure, loss_name, number, one_line, percent
 
 EVERY = 10.0  # seconds between plain lines where nothing can be redrawn
 _KEEP = 0.95  # the share of the old value in the smoothed losses
@@ -79,6 +79,8 @@ class TrainingView:
             self._total = int(record["total_steps"])
             reason = record.get("reason")
             self._port.line(f"plan: {count(self._total)} steps" + (f" ({one_line(reason)})" if reason else ""))
+        elif kind == "phase":
+            self._port.line(f"phase {record['phase'] + 1} begins after step {count(record['step'])}")
         elif kind == "message":
             self._port.line(one_line(record["message"]))
         elif kind == "resume":
@@ -123,7 +125,7 @@ class TrainingView:
 
     def _figures(self) -> list[tuple[str, str]]:
         """Names and values to show; what was not recorded is left out."""
-        shown = [(_label(name), f"{v:.3f}") for name, v in self._smoothed.items()]
+        shown = [(loss_name(name), f"{v:.3f}") for name, v in self._smoothed.items()]
         writers: list[tuple[str, str, Callable[[float], str]]] = [
             ("tokens_per_second", "tokens/s", lambda x: count(x) if x < 1e6 else compact(x)),
             ("peak_share", "of peak", percent),
@@ -205,11 +207,7 @@ def _evaluated(record: Mapping[str, Any]) -> str:
     for name, value in (record.get("losses") or {"loss": record.get("loss")}).items():
         if (loss := number(value)) is not None:
             right = number(accuracy.get(name))
-            words.append(f"{_label(name)} {loss:.3f}" + (f" ({percent(right)} right)" if right is not None else ""))
+            words.append(f"{loss_name(name)} {loss:.3f}" + (f" ({percent(right)} right)" if right is not None else ""))
     if (perplexity := number(record.get("perplexity"))) is not None:
         words.append(f"perplexity {compact(perplexity) if perplexity >= 1e5 else figure(perplexity)}")
     return f"held-out at step {count(record['step'])}: " + ", ".join(words)
-
-
-def _label(name: str) -> str:
-    return name if name == "loss" else one_line(name).upper()

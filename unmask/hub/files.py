@@ -1,14 +1,15 @@
-"""Model folders: written so that transformers loads them as they are, read from anything of the BERT family.
+"""Model folders: written so that transformers loads them as they are, read from any family that we have.
 
 A folder holds config.json, model.safetensors, the tokenizer's files, unmask.json (where the model comes from), README.md
-and manifest.json (size and SHA-256 of each file).
+and manifest.json (size and SHA-256 of each file). What the class named in config.json has no place for lies beside it:
+heads.safetensors under our own names, and the generator that trained the model as a folder of its own, generator/.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +21,25 @@ from unmask.config import EncoderConfig
 from unmask.errors import DamagedError, UnmaskError
 from unmask.files import MANIFEST, file_sha256, read_manifest, write_folder
 from unmask.hub import configs, names
-from unmask.hub.match import match_tensors
-from unmask.hub.tensors import WEIGHTS, files_of, find_tensors, read_tensors
+from unmask.hub.family import Family
+from unmask.hub.match import Asked, match_tensors
+from unmask.hub.tensors import WEIGHTS, files_of, find_tensors, read_tensors, require_floats, tensors_in
+from unmask.hub.weights import State, Weights, gather
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Joint
 from unmask.text.tokenizer import Tokenizer
 
-ORIGIN = "unmask.json"
-# The settings that decide what an encoder computes; two that differ in one of them can't share weights.
-DECISIVE = (*configs.LIMITS, "hidden_act", "layer_norm_eps")
-
-State = dict[str, Tensor]
+ORIGIN, HEADS, GENERATOR = "unmask.json", "heads.safetensors", "generator"
+FORMAT = {"format": "unmask-model", "version": 1}
 
 
 @dataclass(frozen=True)
 class LoadedModel:
     """What a folder held, under our names, in fp32 on the CPU.
 
-    `heads` has "mlm" (a TokenHead's tensors) and "nsp" (a PairHead's) when they are whole, or "pooler" (a PairHead's
-    first layer) when the folder has that alone. `missing` and `unexpected` are Hugging Face names: parts of the
-    pre-training model that the folder lacks, and what it holds besides.
+    `heads` has the tensors of each head that is whole by the kind of its objective, or "pooler" (a PairHead's first layer)
+    where that is all there is. `missing` and `unexpected` are names of the other side: parts of the pre-training model
+    that the folder lacks, and what it holds besides.
     """
 
     config: EncoderConfig
@@ -48,7 +48,17 @@ class LoadedModel:
     missing: list[str]
     unexpected: list[str]
     tokenizer_folder: Path | None
+    generator_folder: Path | None
     about: dict[str, Any]  # unmask.json; empty for a folder of others
+    model_type: str
+
+    def weights(self) -> Weights:
+        """The same as `save_weights` takes it, with its generator; a generator has none of its own."""
+        own = Weights(self.config, self.encoder, self.heads, None, self.model_type)
+        if self.generator_folder is None:
+            return own
+        g = load_model(self.generator_folder)
+        return replace(own, generator=Weights(g.config, g.encoder, g.heads, None, g.model_type))
 
 
 def save_model(
@@ -61,71 +71,63 @@ def save_model(
     card: str | None = None,
     replace: bool = True,
 ) -> None:
-    """Writes a model folder, whole or not at all; the heads of `objective` decide which BERT class it is.
+    """Writes a model folder, whole or not at all; configuration and heads decide which class it is.
 
-    Without heads it is a `BertModel` that has no pooler, since none was trained. Raises UnmaskError for a tensor that is
-    not finite, and the errors of `write_folder`.
+    Raises UnmaskError for a tensor that is not finite, and the errors of `write_folder`.
     """
-    parts = {} if objective is None else dict(objective.parts.items())
-    heads = {kind: dict(part.get_submodule("head").state_dict()) for kind, part in parts.items()}
-    save_weights(
-        folder,
-        encoder.config,
-        dict(encoder.state_dict()),
-        heads,
-        tokenizer_folder=tokenizer_folder,
-        about=about,
-        card=card,
-        replace=replace,
-    )
+    weights = gather(encoder, objective)
+    save_weights(folder, weights, tokenizer_folder=tokenizer_folder, about=about, card=card, replace=replace)
 
 
 def save_weights(
     folder: Path,
-    config: EncoderConfig,
-    encoder: State,
-    heads: Mapping[str, State],
+    weights: Weights,
     *,
     tokenizer_folder: Path | None,
     about: Mapping[str, Any],
     card: str | None = None,
     replace: bool = True,
 ) -> None:
-    """`save_model` for tensors under our names, as `load_model` gives them."""
-    architecture = _architecture(heads)
-    tensors = _exported(config, encoder, heads, prefix="" if architecture == "BertModel" else "bert.")
-    with write_folder(folder, replace=replace, about={"format": "unmask-model", "version": 1}) as temporary:
-        _write_json(temporary / "config.json", configs.to_hf(config, architecture))
-        _write_json(temporary / ORIGIN, {"format": "unmask-model", "version": 1, **about})
-        save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
-        if tokenizer_folder is not None:
-            _write_tokenizer(tokenizer_folder, temporary, config)
+    """`save_model` for tensors under our names, as `gather` and `LoadedModel.weights` give them."""
+    with write_folder(folder, replace=replace, about=FORMAT) as temporary:
+        family = _write_model(temporary, weights, tokenizer_folder, about)
+        if weights.generator is not None:
+            inner = temporary / GENERATOR
+            inner.mkdir()
+            _write_model(inner, weights.generator, tokenizer_folder, {"generator of": ".."}, prefer=family.model_type)
         if card is not None:
             (temporary / "README.md").write_text(card, encoding="utf-8")
 
 
 def load_model(folder: Path) -> LoadedModel:
-    """Reads a BERT-family folder: with or without heads, one file or several, half precision or old spellings.
+    """Reads a model folder: with or without heads, one file or several, half precision or old spellings.
 
-    Raises UnmaskError naming what does not fit (family, shapes, missing tensors, only pickled weights), DamagedError
-    for a file that is broken or differs from the folder's own manifest. No file of the folder is ever run.
+    Raises UnmaskError naming what does not fit (family, settings, shapes, missing tensors, only pickled weights),
+    DamagedError for a file that is broken or differs from the folder's own manifest. No file of the folder is ever run.
     """
     if not folder.is_dir():
         raise UnmaskError("there is no such folder", where=str(folder), do="check the path of the model")
     settings = configs.read_json(folder / "config.json")
-    config = configs.from_hf(settings, where=str(folder / "config.json"))
+    family, config = configs.read_config(settings, where=str(folder / "config.json"))
     stored = find_tensors(folder, settings.get("architectures"))
-    found = match_tensors(stored, config, folder, tied=settings.get("tie_word_embeddings") is not False)
+    found = match_tensors(stored, Asked(family, config, _decoder_layers(settings, config), folder))
     about = configs.read_json(folder / ORIGIN) if (folder / ORIGIN).exists() else {}
-    if about and (folder / MANIFEST).exists():
-        tokenizer_files = [folder / name for name in ("tokenizer.json", "vocab.txt") if (folder / name).is_file()]
-        _check_hashes(folder, [folder / "config.json", *files_of(stored), *tokenizer_files])
+    _check_manifest(folder, about, files_of(stored))
     theirs = read_tensors(found.tensors)
-    heads = {kind: names.from_hf(found.tables[kind], theirs, 0) for kind in found.tables}
-    encoder = names.from_hf(names.ENCODER, theirs, config.num_hidden_layers)
+    heads = {kind: names.to_ours(rows, theirs, config) for kind, rows in found.heads.items()}
     has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
-    tokenizer = folder if has_tokenizer else None
-    return LoadedModel(config, encoder, heads, found.missing, found.unexpected, tokenizer, about)
+    generator = folder / GENERATOR
+    return LoadedModel(
+        config,
+        names.to_ours(family.encoder(config), theirs, config),
+        _with_other_heads(heads, folder) if about else heads,
+        found.missing,
+        found.unexpected,
+        folder if has_tokenizer else None,
+        generator if (generator / "config.json").is_file() else None,
+        about,
+        family.model_type,
+    )
 
 
 def build_encoder(loaded: LoadedModel) -> Encoder:
@@ -136,52 +138,89 @@ def build_encoder(loaded: LoadedModel) -> Encoder:
     return encoder.eval()
 
 
-def restore_into(encoder: Encoder, objective: Joint | None, loaded: LoadedModel) -> list[str]:
-    """Copies the folder's weights into a model that exists; returns the parameters of heads it had nothing for.
+def _write_model(
+    folder: Path, weights: Weights, tokenizer_folder: Path | None, about: Mapping[str, Any], prefer: str = ""
+) -> Family:
+    """config.json, tensors, unmask.json and tokenizer, in a folder that is there; returns the family it is of."""
+    config, layers = weights.config, weights.decoder_layers
+    heads = {kind: list(state) for kind, state in weights.heads.items()}
+    family = configs.choose_family(config, heads, layers, prefer or weights.model_type)
+    kinds = family.kinds(heads, config, layers)
+    architecture = family.classes[kinds]
+    bare = architecture == family.classes[frozenset()]
+    tensors = names.to_theirs(family.encoder(config), weights.encoder, config)
+    inside: set[tuple[str, str]] = set()
+    for kind in kinds:
+        rows = [row for row in family.heads[kind](config, layers) if row.ours in weights.heads[kind]]
+        tensors |= names.to_theirs(rows, weights.heads[kind], config)
+        inside |= {(kind, row.ours) for row in rows}
+    for second, first in family.tied.items():
+        if second in tensors and first not in tensors:  # an output bias that is not tied stands under both of its names
+            tensors[first] = tensors[second].clone()
+    others = {
+        f"{kind}.{name}": tensor
+        for kind, state in weights.heads.items()
+        for name, tensor in state.items()
+        if (kind, name) not in inside
+    }
+    _write_tensors({family.full(name, bare=bare): t for name, t in tensors.items()}, folder / WEIGHTS)
+    if others:
+        _write_tensors(others, folder / HEADS)
+    settings = {**_general(architecture, family), **family.write(config), **_token_ids(family, tokenizer_folder)}
+    _write_json(folder / "config.json", settings | ({"num_decoder_layers": layers} if layers else {}))
+    _write_json(folder / ORIGIN, {**FORMAT, **about})
+    if tokenizer_folder is not None:
+        _write_tokenizer(tokenizer_folder, folder, config)
+    return family
 
-    Those keep the values they had ("mlm.dense.weight", …). Raises UnmaskError when the two encoders differ.
-    """
-    for name in DECISIVE:
-        here, there = getattr(encoder.config, name), getattr(loaded.config, name)
-        if here != there:
-            raise UnmaskError(
-                f"{name} is {here} in this run, but {there} in the model to go on from",
-                do=f"set encoder.{name}={there}",
-            )
-    encoder.load_state_dict(loaded.encoder)
-    new = []
-    for kind, part in {} if objective is None else dict(objective.parts.items()).items():
-        head = part.get_submodule("head")
-        state = loaded.heads.get(kind) or (loaded.heads.get("pooler", {}) if kind == "nsp" else {})
-        absent = head.load_state_dict(state, strict=False).missing_keys
-        new += [f"{kind}.{name}" for name in absent]
-    return new
 
-
-def _architecture(heads: Mapping[str, State]) -> str:
-    match ("mlm" in heads, "nsp" in heads):
-        case (True, True):
-            return "BertForPreTraining"
-        case (True, False):
-            return "BertForMaskedLM"
-        case (False, True):
-            return "BertForNextSentencePrediction"
-        case _:
-            return "BertModel"
-
-
-def _exported(config: EncoderConfig, encoder: State, heads: Mapping[str, State], prefix: str) -> State:
-    """Every tensor under its Hugging Face name, fp32, checked. The tied output matrix is stored once, as the embedding."""
-    tensors = names.to_hf(names.ENCODER, encoder, config.num_hidden_layers)
-    for kind, state in heads.items():
-        tensors |= names.to_hf(names.TABLES[kind], state, 0)
+def _write_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """In fp32. A tied output matrix is stored once, as the embedding."""
     for name, tensor in tensors.items():
         if not bool(torch.isfinite(tensor).all()):
             raise UnmaskError(
                 f"{name} holds NaN or infinity, so the model is not written",
                 do="go back to an earlier checkpoint of the run",
             )
-    return {name if name.startswith("cls.") else prefix + name: t.cpu().float() for name, t in tensors.items()}
+    save_file(
+        {name: t.detach().cpu().float().contiguous() for name, t in tensors.items()}, path, metadata={"format": "pt"}
+    )
+
+
+def _general(architecture: str, family: Family) -> dict[str, Any]:
+    return {"architectures": [architecture], "model_type": family.model_type, "dtype": "float32"}
+
+
+def _token_ids(family: Family, tokenizer_folder: Path | None) -> dict[str, Any]:
+    """The special tokens that a configuration of this family names; null where there is no tokenizer to know them."""
+    if tokenizer_folder is None or not family.token_ids:
+        return dict.fromkeys(family.token_ids)
+    vocabulary = Tokenizer.load(tokenizer_folder).vocabulary()
+    return {field: getattr(vocabulary, f"{role}_token_id") for field, role in family.token_ids.items()}
+
+
+def _decoder_layers(settings: Mapping[str, Any], config: EncoderConfig) -> int:
+    found = settings.get("num_decoder_layers")
+    whole = isinstance(found, int) and not isinstance(found, bool) and 0 < found <= 1 << 10
+    return int(found) if whole and found is not None else config.num_hidden_layers
+
+
+def _with_other_heads(heads: dict[str, State], folder: Path) -> dict[str, State]:
+    """What lies in heads.safetensors besides: whole heads, and parts of heads that their class knows nothing of."""
+    if not (folder / HEADS).is_file():
+        return heads
+    stored = tensors_in(folder / HEADS)
+    require_floats(stored)
+    for name, tensor in read_tensors({entry.name: entry for entry in stored}).items():
+        kind, _, rest = name.partition(".")
+        if rest in heads.setdefault(kind, {}):
+            raise UnmaskError(
+                f"{name} is in {HEADS} and in {WEIGHTS} too",
+                where=str(folder),
+                do="use a folder that holds one model only",
+            )
+        heads[kind][rest] = tensor
+    return heads
 
 
 def _write_tokenizer(source: Path, target: Path, config: EncoderConfig) -> None:
@@ -200,11 +239,17 @@ def _write_tokenizer(source: Path, target: Path, config: EncoderConfig) -> None:
         _write_json(target / "tokenizer_config.json", {**settings, "model_max_length": config.max_position_embeddings})
 
 
-def _check_hashes(folder: Path, files: list[Path]) -> None:
-    """Compares the files that were read with the manifest of a folder of ours: one flipped bit loads silently otherwise."""
-    entries = read_manifest(folder)["files"]
-    for path in files:
-        entry = entries.get(path.name)
+def _check_manifest(folder: Path, about: Mapping[str, Any], weights: list[Path]) -> None:
+    """Compares what was read with the manifest of a folder of ours: one flipped bit loads silently otherwise."""
+    top = (
+        folder if (folder / MANIFEST).exists() else folder.parent
+    )  # a generator's files are in the whole folder's manifest
+    if not about or not (top / MANIFEST).exists():
+        return
+    entries = read_manifest(top)["files"]
+    others = [folder / name for name in ("config.json", HEADS, "tokenizer.json", "vocab.txt")]
+    for path in [*weights, *(path for path in others if path.is_file())]:
+        entry = entries.get(str(path.relative_to(top)))
         if entry is None or entry["sha256"] != file_sha256(path):
             raise DamagedError(
                 f"{path.name} is not the file that was written: its SHA-256 differs from {MANIFEST}",

@@ -12,7 +12,11 @@ from torch import Tensor
 
 from unmask.errors import UnmaskError
 from unmask.hub.files import load_model, save_weights
+from unmask.hub.weights import State, Weights
 from unmask.text.tokenizer import Tokenizer
+
+# The embedding, and what a vocabulary head has beside it.
+PER_TOKEN = ("embeddings.tokens.weight", "bias", "matrix.weight", "tokens.bias", "tokens.matrix.weight")
 
 
 def grow_vocabulary(
@@ -30,26 +34,37 @@ def grow_vocabulary(
     old, size = loaded.config.vocab_size, Tokenizer.load(new_tokenizer_folder).vocab_size
     first = size - len(pieces)
     _check(pieces, first, old, new_tokenizer_folder)
-    encoder, heads = dict(loaded.encoder), dict(loaded.heads)
-    encoder["embeddings.tokens.weight"] = _grown(encoder["embeddings.tokens.weight"], pieces, first)
-    if "mlm" in heads:
-        heads["mlm"] = {**heads["mlm"], "bias": _grown(heads["mlm"]["bias"][:, None], pieces, first)[:, 0]}
     about = {
         **loaded.about,
         "grown": {"from_vocab_size": old, "new_tokens": len(pieces), "left_out": loaded.unexpected},
     }
-    config = replace(loaded.config, vocab_size=max(old, size))
-    save_weights(folder_out, config, encoder, heads, tokenizer_folder=new_tokenizer_folder, about=about)
+    grown = _grow(loaded.weights(), pieces, first, max(old, size))
+    save_weights(folder_out, grown, tokenizer_folder=new_tokenizer_folder, about=about)
 
 
-def _grown(rows_VD: Tensor, pieces: Sequence[Sequence[int]], first: int) -> Tensor:
-    """The table with the means written from row `first` on."""
+def _grow(weights: Weights, pieces: Sequence[Sequence[int]], first: int, size: int) -> Weights:
+    """Every tensor that has a row for each token, in the encoder, its heads and its generator."""
+
+    def longer(state: State) -> State:
+        return {name: _grown(t, pieces, first) if name in PER_TOKEN else t for name, t in state.items()}
+
+    return replace(
+        weights,
+        config=replace(weights.config, vocab_size=size),
+        encoder=longer(weights.encoder),
+        heads={kind: longer(state) for kind, state in weights.heads.items()},
+        generator=None if weights.generator is None else _grow(weights.generator, pieces, first, size),
+    )
+
+
+def _grown(rows: Tensor, pieces: Sequence[Sequence[int]], first: int) -> Tensor:
+    """The table [V, E], or column [V], with the means written from row `first` on."""
     if not pieces:
-        return rows_VD
+        return rows
     ids = torch.tensor([i for row in pieces for i in row])
     starts = torch.tensor([0, *(len(row) for row in pieces[:-1])]).cumsum(0)
-    new = F.embedding_bag(ids, rows_VD, starts, mode="mean")
-    return torch.cat([rows_VD[:first], new, rows_VD[first + len(new) :]])
+    new = F.embedding_bag(ids, rows.reshape(len(rows), -1), starts, mode="mean").reshape(-1, *rows.shape[1:])
+    return torch.cat([rows[:first], new, rows[first + len(new) :]])
 
 
 def _check(pieces: Sequence[Sequence[int]], first: int, rows: int, where: Path) -> None:

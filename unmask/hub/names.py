@@ -1,129 +1,115 @@
-"""Which Hugging Face tensor is which of ours: one row per tensor pattern, read in both directions.
+"""Which tensor of another format is which of ours: one row per tensor pattern, read in both directions.
 
-Names on the Hugging Face side are those of `BertModel` (no `bert.` in front) and of the heads (`cls.`). `{i}` is a block.
+`{i}` in a name is a block. Names on the other side are those of the bare encoder, without the prefix of its class.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from unmask.config import EncoderConfig
 
-Dimension = str | int  # a field of EncoderConfig, or a fixed size
+Dimension = str | int  # a size of EncoderConfig by name, or a fixed one
+Form = Literal["stacked", "transposed", "per_head", "per_head_pairs"]
 
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor of ours and its one or more parts there, which are stacked along the first dimension."""
+    """One tensor of ours and what it is there.
+
+    `stacked`: parts one under the other; `transposed`: a matrix turned over (GPT-2); `per_head`: a matrix whose rows go head
+    by head, each with its query, key and value (DeBERTa v1); `per_head_pairs`: so too, and the numbers that RoPE turns
+    together are neighbours there, half a head apart here (NeoBERT). A head without its `optional` tensors is whole.
+    """
 
     ours: str
     theirs: tuple[str, ...]
-    shape: tuple[Dimension, ...]  # of each part
+    shape: tuple[Dimension, ...]  # of each part, as it lies there
+    form: Form = "stacked"
+    optional: bool = False
 
     def at(self, block: int) -> Row:
         """The row of one block."""
         theirs = tuple(name.replace("{i}", str(block)) for name in self.theirs)
-        return Row(self.ours.replace("{i}", str(block)), theirs, self.shape)
+        return replace(self, ours=self.ours.replace("{i}", str(block)), theirs=theirs)
+
+    def export(self, ours: Tensor, config: EncoderConfig) -> list[Tensor]:
+        """Our tensor as its parts there."""
+        if self.form == "stacked":
+            return list(ours.chunk(len(self.theirs)))
+        if self.form == "transposed":
+            return [ours.T]
+        heads = ours.unflatten(0, (3, config.num_attention_heads, config.key_size))
+        if self.form == "per_head_pairs":
+            heads = torch.cat([heads[:2].unflatten(2, (2, -1)).transpose(2, 3).flatten(2, 3), heads[2:]])
+        return [heads.transpose(0, 1).flatten(0, 2)]
+
+    def take(self, parts: Sequence[Tensor], config: EncoderConfig) -> Tensor:
+        """The parts as our tensor: undoes `export`, bit for bit."""
+        if self.form == "stacked":
+            return torch.cat(list(parts)) if len(parts) > 1 else parts[0]
+        if self.form == "transposed":
+            return parts[0].T.contiguous()
+        heads = parts[0].unflatten(0, (config.num_attention_heads, 3, config.key_size)).transpose(0, 1)
+        if self.form == "per_head_pairs":
+            heads = torch.cat([heads[:2].unflatten(2, (-1, 2)).transpose(2, 3).flatten(2, 3), heads[2:]])
+        return heads.flatten(0, 2)
 
 
-def _linear(ours: str, theirs: tuple[str, ...], out: Dimension, into: Dimension) -> tuple[Row, Row]:
-    return (
-        Row(f"{ours}.weight", tuple(f"{name}.weight" for name in theirs), (out, into)),
-        Row(f"{ours}.bias", tuple(f"{name}.bias" for name in theirs), (out,)),
-    )
+def linear(
+    ours: str, theirs: str | tuple[str, ...], out: Dimension, into: Dimension, *, bias: bool = True
+) -> tuple[Row, ...]:
+    """A linear layer, or several there that are one of ours."""
+    names = (theirs,) if isinstance(theirs, str) else theirs
+    weight = Row(f"{ours}.weight", tuple(f"{name}.weight" for name in names), (out, into))
+    return (weight, Row(f"{ours}.bias", tuple(f"{name}.bias" for name in names), (out,))) if bias else (weight,)
 
 
-def _norm(ours: str, theirs: str) -> tuple[Row, Row]:
-    return (
-        Row(f"{ours}.weight", (f"{theirs}.weight",), ("hidden_size",)),
-        Row(f"{ours}.bias", (f"{theirs}.bias",), ("hidden_size",)),
-    )
+def norm(ours: str, theirs: str, width: Dimension = "hidden_size", *, bias: bool = True) -> tuple[Row, ...]:
+    """A norm's weight, and its bias where it has one."""
+    weight = Row(f"{ours}.weight", (f"{theirs}.weight",), (width,))
+    return (weight, Row(f"{ours}.bias", (f"{theirs}.bias",), (width,))) if bias else (weight,)
 
 
-H = "hidden_size"
-THERE = "encoder.layer.{i}."
-
-WORD_EMBEDDINGS = "embeddings.word_embeddings.weight"
-
-ENCODER = (
-    Row("embeddings.tokens.weight", (WORD_EMBEDDINGS,), ("vocab_size", H)),
-    Row("embeddings.positions.weight", ("embeddings.position_embeddings.weight",), ("max_position_embeddings", H)),
-    Row("embeddings.segments.weight", ("embeddings.token_type_embeddings.weight",), ("type_vocab_size", H)),
-    *_norm("embeddings.norm", "embeddings.LayerNorm"),
-    *_linear("blocks.{i}.attention.qkv", tuple(f"{THERE}attention.self.{x}" for x in ("query", "key", "value")), H, H),
-    *_linear("blocks.{i}.attention.out", (f"{THERE}attention.output.dense",), H, H),
-    *_norm("blocks.{i}.attention_norm", f"{THERE}attention.output.LayerNorm"),
-    *_linear("blocks.{i}.feed_forward.up", (f"{THERE}intermediate.dense",), "intermediate_size", H),
-    *_linear("blocks.{i}.feed_forward.down", (f"{THERE}output.dense",), H, "intermediate_size"),
-    *_norm("blocks.{i}.feed_forward_norm", f"{THERE}output.LayerNorm"),
-)
-
-MLM = (
-    *_linear("dense", ("cls.predictions.transform.dense",), H, H),
-    *_norm("norm", "cls.predictions.transform.LayerNorm"),
-    Row("bias", ("cls.predictions.bias",), ("vocab_size",)),
-)
-
-POOLER = _linear("dense", ("pooler.dense",), H, H)
-
-NSP = (*POOLER, *_linear("out", ("cls.seq_relationship",), 2, H))
-
-# By the kind of objective that owns the head; a pooler is the first half of a pair head.
-TABLES = {"mlm": MLM, "nsp": NSP, "pooler": POOLER}
-
-# Second names under which a file may hold a tensor that is tied to another: {second: first}.
-TIED = {
-    "cls.predictions.decoder.weight": WORD_EMBEDDINGS,
-    "cls.predictions.decoder.bias": "cls.predictions.bias",
-}
-
-# Buffers some versions of transformers stored: they follow from the shapes.
-BUFFERS = frozenset({"embeddings.position_ids", "embeddings.token_type_ids"})
+def table(ours: str, theirs: str, rows: Dimension, width: Dimension) -> Row:
+    """An embedding table."""
+    return Row(f"{ours}.weight", (f"{theirs}.weight",), (rows, width))
 
 
-def expand(table: tuple[Row, ...], blocks: int) -> Iterator[Row]:
+def expand(rows: Sequence[Row], blocks: int) -> Iterator[Row]:
     """The rows of every block, in the order of the table."""
-    for row in table:
+    for row in rows:
         if "{i}" in row.ours:
             yield from (row.at(i) for i in range(blocks))
         else:
             yield row
 
 
-def shapes(table: tuple[Row, ...], config: EncoderConfig) -> dict[str, tuple[int, ...]]:
-    """Every Hugging Face name of a table with the shape this configuration gives it."""
+def shapes(rows: Sequence[Row], config: EncoderConfig) -> dict[str, tuple[int, ...]]:
+    """Every name there with the shape this configuration gives it."""
     return {
         name: tuple(size if isinstance(size, int) else int(getattr(config, size)) for size in row.shape)
-        for row in expand(table, config.num_hidden_layers)
+        for row in expand(rows, config.num_blocks)
         for name in row.theirs
     }
 
 
-def to_hf(table: tuple[Row, ...], ours: Mapping[str, Tensor], blocks: int) -> dict[str, Tensor]:
-    """Our tensors under their Hugging Face names; each is a copy of its own."""
+def to_theirs(rows: Sequence[Row], ours: Mapping[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
+    """Our tensors under their names there; each is a copy of its own."""
     return {
         name: part.detach().clone(memory_format=torch.contiguous_format)
-        for row in expand(table, blocks)
-        for name, part in zip(row.theirs, ours[row.ours].chunk(len(row.theirs)), strict=True)
+        for row in expand(rows, config.num_blocks)
+        for name, part in zip(row.theirs, row.export(ours[row.ours], config), strict=True)
     }
 
 
-def from_hf(table: tuple[Row, ...], theirs: Mapping[str, Tensor], blocks: int) -> dict[str, Tensor]:
-    """Hugging Face tensors under our names: undoes `to_hf`, bit for bit."""
+def to_ours(rows: Sequence[Row], theirs: Mapping[str, Tensor], config: EncoderConfig) -> dict[str, Tensor]:
+    """Tensors from there under our names: undoes `to_theirs`, bit for bit."""
     return {
-        row.ours: torch.cat([theirs[name] for name in row.theirs]) if len(row.theirs) > 1 else theirs[row.theirs[0]]
-        for row in expand(table, blocks)
+        row.ours: row.take([theirs[name] for name in row.theirs], config) for row in expand(rows, config.num_blocks)
     }
-
-
-def canonical(name: str) -> str:
-    """A name as this table spells it: without `bert.`, and norms with weight and bias instead of TensorFlow's gamma and beta."""
-    name = name.removeprefix("bert.")
-    for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
-        if name.endswith(old):
-            name = name.removesuffix(old) + new
-    return name

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from unmask.errors import DamagedError, UnmaskError
 from unmask.files import safe_join
-from unmask.hub.configs import ARCHITECTURES, read_json
+from unmask.hub.configs import read_json
+from unmask.hub.families import FAMILIES
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -53,6 +54,22 @@ def read_tensors(stored: Mapping[str, Stored]) -> dict[str, Tensor]:
                 if entry.file == file:
                     out[key] = _finite(handle.get_tensor(entry.name).to(torch.float32, copy=True), entry)
     return out
+
+
+def tensors_in(file: Path) -> list[Stored]:
+    """Every tensor of one file; reads no numbers."""
+    return list(_headers(file, None))
+
+
+def require_floats(stored: Iterable[Stored]) -> None:
+    """UnmaskError naming the first tensor that was quantised."""
+    for entry in stored:
+        if entry.dtype not in FLOATS:
+            raise UnmaskError(
+                f"{entry.name} holds {entry.dtype} numbers; unmask reads {', '.join(FLOATS)}",
+                where=str(entry.file),
+                do="use the model as it was before it was quantised",
+            )
 
 
 def files_of(stored: Iterable[Stored]) -> list[Path]:
@@ -124,7 +141,8 @@ def _no_weights(folder: Path, architectures: object) -> UnmaskError:
             f"there is no {WEIGHTS} here", where=str(folder), do="point at a model folder with its weights"
         )
     listed = architectures if isinstance(architectures, list) else []
-    kind = next((name for name in ARCHITECTURES if name in listed), "AutoModel")
+    classes = {name for family in FAMILIES.values() for name in family.classes.values()}
+    kind = next((name for name in listed if name in classes), "AutoModel")
     return UnmaskError(
         f"the weights here are only in {', '.join(found[:3])}, which may run code when it is read; unmask reads {WEIGHTS}",
         where=str(folder),

@@ -16,6 +16,8 @@ from unmask.loader import Batches, Cursor
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Objective
 
+OVER_VOCABULARY = {"mlm", "causal", "infill"}  # losses whose exponential is a perplexity; a run has one of them at most
+
 
 def held_out_batches(batches: Batches, tokens: int) -> list[PackedBatch]:
     """The first batches of the held-out split until `tokens` tokens, never more than one epoch: always the same ones."""
@@ -43,7 +45,11 @@ def evaluating(encoder: Encoder, objective: Objective) -> Iterator[None]:
 
 
 def evaluate(encoder: Encoder, objective: Objective, batches: list[PackedBatch]) -> dict[str, Any]:
-    """Losses (nats), their sum, MLM perplexity and accuracies over all batches: sums first, then one division."""
+    """Losses (nats), perplexity and accuracies over all batches: sums first, then one division.
+
+    `loss` is the plain sum of the losses: a weight such as RTD's 50 decides what the gradient is made of, not how good a
+    model is. `perplexity` is that of the loss over the vocabulary; with RTD it is the generator's.
+    """
     device = next(encoder.parameters()).device
     total: dict[str, list[float]] = {}
     with evaluating(encoder, objective):
@@ -55,8 +61,8 @@ def evaluate(encoder: Encoder, objective: Objective, batches: list[PackedBatch])
                 sums[2] += float(part.correct) if part.correct is not None else 0.0
     losses = {name: sums[0] / max(1.0, sums[1]) for name, sums in total.items()}
     out: dict[str, Any] = {"loss": sum(losses.values()), "losses": losses}
-    if "mlm" in losses:
-        out["perplexity"] = math.exp(min(losses["mlm"], 700.0))
+    for name in OVER_VOCABULARY & losses.keys():
+        out["perplexity"] = math.exp(min(losses[name], 700.0))
     out["accuracy"] = {name: sums[2] / max(1.0, sums[1]) for name, sums in total.items()}
     return out
 

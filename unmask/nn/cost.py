@@ -1,47 +1,65 @@
-"""What a network costs before it is built or run: parameters, arithmetic, memory."""
+"""What a network costs before it is built or run: parameters, arithmetic, memory.
+
+A multiply-add counts 2, only real tokens and true lengths count, and a training step costs three forward passes (Kaplan et
+al. 2020, section 2.1). Legend: M scored places.
+"""
 
 from __future__ import annotations
 
-from unmask.batch import PackedBatch
-from unmask.config import EncoderConfig
+from collections.abc import Sequence
+
+from torch import nn
+
+from unmask.config import Disentangled, EncoderConfig
+
+TRAINING = 3.0  # forward passes that a forward and a backward pass cost together
 
 
-def count_parameters(config: EncoderConfig, *, mlm: bool = False, nsp: bool = False) -> int:
-    """Parameters of the encoder, plus those of the heads asked for; the tied matrix counts once."""
-    d, inner = config.hidden_size, config.intermediate_size
-    tables = config.vocab_size + config.max_position_embeddings + config.type_vocab_size
-    block = 4 * (d * d + d) + 2 * d * inner + inner + d + 4 * d
-    encoder = tables * d + 2 * d + config.num_hidden_layers * block
-    return encoder + mlm * (d * d + d + 2 * d + config.vocab_size) + nsp * (d * d + d + 2 * d + 2)
+def count_parameters(*modules: nn.Module) -> int:
+    """Numbers that are learned; modules on torch's meta device will do, and a tied matrix counts once."""
+    return sum({id(p): p.numel() for module in modules for p in module.parameters()}.values())
 
 
-def training_flops(config: EncoderConfig, batch: PackedBatch, scored_tokens: int) -> float:
-    """Useful arithmetic of one forward and backward pass: real tokens, true lengths, logits at scored places only.
-
-    A multiply-add counts 2, and the backward pass twice the forward one (Kaplan et al. 2020, section 2.1).
-    """
-    squares = sum(n * n for n in batch.layout.lengths)
-    return _training(config, batch.num_tokens, squares, scored_tokens)
-
-
-def estimated_flops(config: EncoderConfig, tokens: int, length: int, scored_tokens: int) -> float:
-    """The same for a batch that does not exist yet: `tokens` tokens in sequences of `length`."""
-    return _training(config, tokens, tokens * length, scored_tokens)
+def encoder_flops(config: EncoderConfig, lengths: Sequence[int]) -> float:
+    """Arithmetic of one forward pass over sequences of these lengths."""
+    tokens = sum(lengths)
+    work = 2.0 * tokens * config.embedding_size * config.hidden_size
+    work += 2.0 * tokens * config.conv_kernel_size * config.hidden_size**2
+    for layer in range(config.num_hidden_layers):
+        work += 2.0 * tokens * block_matrices(config) + attention_flops(config, lengths, config.window_of(layer))
+    return work
 
 
-def _training(config: EncoderConfig, tokens: int, squares: int, scored_tokens: int) -> float:
-    d = config.hidden_size
-    matrices = 2 * tokens * config.num_hidden_layers * (4 * d * d + 2 * d * config.intermediate_size)
-    attention = 4 * squares * d * config.num_hidden_layers
-    head = 2 * scored_tokens * (d * d + d * config.vocab_size)
-    return 3.0 * (matrices + attention + head)
+def block_matrices(config: EncoderConfig) -> int:
+    """Numbers in the matrices of one block."""
+    inner = config.num_attention_heads * config.key_size
+    feed_forward = (2 + config.gated) * config.hidden_size * config.intermediate_size
+    return 4 * config.hidden_size * inner + feed_forward
 
 
-def training_bytes(config: EncoderConfig, tokens: int, length: int, scored_tokens: int) -> int:
+def attention_flops(config: EncoderConfig, lengths: Sequence[int], window: int = 0) -> float:
+    """Scores and weighted sums of one layer; DeBERTa's places are scored too, and their table projected."""
+    inner = config.num_attention_heads * config.key_size
+    pairs = sum(n * min(n, 2 * window + 1 if window else n) for n in lengths)
+    match config.positions:
+        case Disentangled() as d:
+            kinds = d.content_to_position + d.position_to_content
+            rows = min(2 * d.span, 2 * max(lengths))
+            return (4.0 * pairs + 2.0 * kinds * rows * (sum(lengths) + config.hidden_size)) * inner
+    return 4.0 * pairs * inner
+
+
+def token_head_flops(config: EncoderConfig, rows: int) -> float:
+    """One forward pass of a TokenHead at M = `rows` places."""
+    transform = config.hidden_size * config.table_size if config.head_transform else 0
+    return 2.0 * rows * (transform + config.table_size * config.vocab_size)
+
+
+def training_bytes(config: EncoderConfig, parameters: int, tokens: int, scored_tokens: int) -> int:
     """Memory of a training step in fp32, roughly: weights, gradient, two moments, and what the backward pass needs.
 
     Per token and layer about 16 hidden-sized and 3 intermediate-sized values are kept, and the logits three times.
     """
-    weights = 4 * 4 * count_parameters(config, mlm=True, nsp=True)
-    per_token = 4 * config.num_hidden_layers * (16 * config.hidden_size + 3 * config.intermediate_size)
-    return weights + tokens * per_token + 3 * 4 * scored_tokens * config.vocab_size
+    wide = (1 + config.gated) * config.intermediate_size
+    per_token = 4 * config.num_hidden_layers * (16 * config.hidden_size + 3 * wide)
+    return 4 * 4 * parameters + tokens * per_token + 3 * 4 * scored_tokens * config.vocab_size

@@ -1,55 +1,87 @@
 """The network: embeddings and a stack of blocks over packed tokens.
 
-Legend: T tokens, D hidden_size, H heads, K head size.
+Legend: T tokens, D hidden_size, E table_size, V vocab_size.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.batch import Layout, PackedBatch
-from unmask.config import Activation, EncoderConfig
-from unmask.nn.attend import attend
-
-
-def activation(name: Activation) -> Callable[[Tensor], Tensor]:
-    """The feed-forward's non-linearity; `gelu` is exact, `gelu_tanh` the approximation of the first BERT code."""
-    match name:
-        case "gelu":
-            return F.gelu
-        case "gelu_tanh":
-            return lambda x: F.gelu(x, approximate="tanh")
-        case "relu":
-            return F.relu
+from unmask.config import Absolute, EncoderConfig
+from unmask.nn.attention import Attention
+from unmask.nn.embeddings import Embeddings, Tables
+from unmask.nn.parts import FeedForward, activation, build_norm
+from unmask.nn.places import Known, Places
 
 
 class Encoder(nn.Module):
-    """Packed tokens to one vector each: [T, D]."""
+    """Packed tokens to one vector each: [T, D].
 
-    def __init__(self, config: EncoderConfig):
+    `own_tables` False makes an encoder that reads the embedding tables of another one, given with every call (the generator
+    of a tied ELECTRA).
+    """
+
+    def __init__(self, config: EncoderConfig, own_tables: bool = True):
         super().__init__()
         self.config = config
-        self.embeddings = Embeddings(config)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.num_hidden_layers))
+        self.embeddings = Embeddings(config, own_tables)
+        self.places = Places(config)
+        self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.num_blocks))
+        self.convolution = Convolution(config) if config.conv_kernel_size else None
+        self.norm = build_norm(config, config.hidden_size) if config.norm_first else nn.Identity()
 
-    def forward(self, batch: PackedBatch) -> Tensor:
+    def forward(self, batch: PackedBatch, *added: Tables) -> Tensor:
+        for x in self._states(batch, added):
+            out = x
+        return out
+
+    def layers(self, batch: PackedBatch, *added: Tables) -> list[Tensor]:
+        """The embedded tokens and the state after each layer, num_hidden_layers + 1 in all; the last is the output."""
+        return list(self._states(batch, added))
+
+    def token_table(self) -> Tensor:
+        """The matrix of token vectors [V, E]: the output matrix too, where the two are tied."""
+        tokens = self.embeddings.tables().tokens
+        assert tokens is not None, "an encoder without tables of its own has no matrix to tie to"
+        return tokens
+
+    def refine(self, query_TD: Tensor, keys_TD: Tensor, batch: PackedBatch) -> Tensor:
+        """The last block once more, asking with other states than it answers with (DeBERTa's enhanced mask decoder).
+
+        What comes out stands before the final norm, where the network has one.
+        """
+        last = self.config.num_hidden_layers - 1
+        block, window = self.blocks[self.config.block_of(last)], self.config.window_of(last)
+        known = self.places(batch.layout)
+        out: Tensor = block(keys_TD, batch.layout, known, window=window, query_TD=query_TD)
+        return out
+
+    def _states(self, batch: PackedBatch, added: tuple[Tables, ...]) -> Iterator[Tensor]:
         self._require_fitting(batch)
-        x = self.embeddings(batch)
-        for block in self.blocks:
-            x = block(x, batch.layout)
-        return x
+        layout, known = batch.layout, self.places(batch.layout)
+        x = self.embeddings(batch, *added)
+        yield x
+        for layer in range(self.config.num_hidden_layers):
+            before = x
+            block = self.blocks[self.config.block_of(layer)]
+            x = block(x, layout, known, window=self.config.window_of(layer))
+            if layer == 0 and self.convolution is not None:
+                x = self.convolution(before, x, layout)
+            yield x if layer < self.config.num_hidden_layers - 1 else self.norm(x)
 
     def _require_fitting(self, batch: PackedBatch) -> None:
         """ValueError instead of an index error; ids are looked at on a CPU only, since on a GPU that would wait for it."""
         longest, limit = batch.layout.longest, self.config.max_position_embeddings
-        if longest > limit:
+        if isinstance(self.config.positions, Absolute) and longest > limit:
             raise ValueError(f"sequence of {longest} tokens, but this model has {limit} positions; shorten it")
+        types = batch.token_type_ids if self.config.type_vocab_size > 1 else None
         for name, ids, size in (
             ("input_ids", batch.input_ids, self.config.vocab_size),
-            ("token_type_ids", batch.token_type_ids, self.config.type_vocab_size),
+            ("token_type_ids", types, self.config.type_vocab_size),
         ):
             if ids is None or ids.device.type != "cpu":
                 continue
@@ -58,66 +90,48 @@ class Encoder(nn.Module):
                     raise ValueError(f"{name} holds {worst}, but this model has {size}, from 0 to {size - 1}")
 
 
-class Embeddings(nn.Module):
-    """Sum of token, position and segment vectors, normed (BERT section 3)."""
-
-    def __init__(self, config: EncoderConfig):
-        super().__init__()
-        self.tokens = nn.Embedding(config.vocab_size, config.hidden_size)
-        self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
-        self.segments = nn.Embedding(config.type_vocab_size, config.hidden_size)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-
-    def forward(self, batch: PackedBatch) -> Tensor:
-        segments = self.segments.weight[0] if batch.token_type_ids is None else self.segments(batch.token_type_ids)
-        x = self.tokens(batch.input_ids) + self.positions(batch.layout.position_ids) + segments
-        out: Tensor = self.dropout(self.norm(x))
-        return out
-
-
 class Block(nn.Module):
-    """Attention and feed-forward, each added to its input and then normed (post-norm)."""
+    """Attention and feed-forward, each added to its input: normed after (post-norm) or, with `norm_first`, before."""
 
-    def __init__(self, config: EncoderConfig):
+    def __init__(self, config: EncoderConfig, *, first: bool):
         super().__init__()
+        self.norm_first = config.norm_first
         self.attention = Attention(config)
-        self.attention_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        without = config.norm_first and first and not config.first_norm
+        self.attention_norm = nn.Identity() if without else build_norm(config, config.hidden_size)
         self.feed_forward = FeedForward(config)
-        self.feed_forward_norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
+        self.feed_forward_norm = build_norm(config, config.hidden_size)
         self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:
-        x = self.attention_norm(x_TD + self.dropout(self.attention(x_TD, layout)))
+    def forward(
+        self, x_TD: Tensor, layout: Layout, known: Known, *, window: int = 0, query_TD: Tensor | None = None
+    ) -> Tensor:
+        """[T, D]; with `query_TD` those states ask and are added to, while `x_TD` gives keys and values."""
+        x = x_TD if query_TD is None else query_TD
+        if self.norm_first:
+            query = None if query_TD is None else self.attention_norm(query_TD)
+            keys = self.attention_norm(x_TD)
+            x = x + self.dropout(self.attention(keys, layout, known, window=window, query_TD=query))
+            return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
+        attended = self.attention(x_TD, layout, known, window=window, query_TD=query_TD)
+        x = self.attention_norm(x + self.dropout(attended))
         out: Tensor = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return out
 
 
-class Attention(nn.Module):
-    """Self-attention with one matrix for queries, keys and values."""
+class Convolution(nn.Module):
+    """A convolution over neighbouring tokens of the embedded text, added to layer 0's output and normed (DeBERTa v2 xlarge)."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
-        self.heads = config.num_attention_heads
-        self.dropout = config.attention_probs_dropout_prob
-        self.qkv = nn.Linear(config.hidden_size, 3 * config.hidden_size)
-        self.out = nn.Linear(config.hidden_size, config.hidden_size)
+        self.reach = config.conv_kernel_size // 2
+        self.kernel = nn.Conv1d(config.hidden_size, config.hidden_size, config.conv_kernel_size)
+        self.activation = activation(config.conv_act)
+        self.norm = build_norm(config, config.hidden_size)
+        self.dropout = nn.Dropout(config.hidden_dropout_prob)
 
-    def forward(self, x_TD: Tensor, layout: Layout) -> Tensor:
-        qkv = self.qkv(x_TD).unflatten(-1, (3, self.heads, -1))
-        out: Tensor = self.out(attend(qkv, layout, dropout=self.dropout if self.training else 0.0).flatten(-2))
-        return out
-
-
-class FeedForward(nn.Module):
-    """Two matrices with an activation between them, at every token alike."""
-
-    def __init__(self, config: EncoderConfig):
-        super().__init__()
-        self.activation = activation(config.hidden_act)
-        self.up = nn.Linear(config.hidden_size, config.intermediate_size)
-        self.down = nn.Linear(config.intermediate_size, config.hidden_size)
-
-    def forward(self, x_TD: Tensor) -> Tensor:
-        out: Tensor = self.down(self.activation(self.up(x_TD)))
+    def forward(self, embedded_TD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
+        grid = F.pad(layout.pad(embedded_TD), (0, 0, self.reach, self.reach)).transpose(1, 2)
+        seen = layout.unpad(self.kernel(grid).transpose(1, 2))
+        out: Tensor = self.norm(x_TD + self.activation(self.dropout(seen)))
         return out

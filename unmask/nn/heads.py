@@ -1,4 +1,7 @@
-"""What turns hidden states into answers. Legend: M scored places, D hidden_size, V vocab_size, B sequences."""
+"""What turns hidden states into answers.
+
+Legend: M scored places, T tokens, D hidden_size, E table_size, V vocab_size, B sequences.
+"""
 
 from __future__ import annotations
 
@@ -7,22 +10,41 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.config import EncoderConfig
-from unmask.nn.encoder import activation
+from unmask.nn.parts import activation, build_norm
 
 
 class TokenHead(nn.Module):
-    """Hidden state to vocabulary logits through the input embedding's own matrix (BERT's MLM head)."""
+    """Hidden state to vocabulary logits, through the input embedding's own matrix unless the two are not tied.
+
+    BERT's has a dense layer, an activation and a norm before the matrix; GPT, T5 and NeoBERT have none.
+    """
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.activation = activation(config.hidden_act)
-        self.norm = nn.LayerNorm(config.hidden_size, eps=config.layer_norm_eps)
-        self.bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.transform = Transform(config, config.hidden_size, config.table_size) if config.head_transform else None
+        self.matrix = (
+            None if config.tie_word_embeddings else nn.Linear(config.table_size, config.vocab_size, bias=False)
+        )
+        self.bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.head_bias else None
 
-    def forward(self, hidden_MD: Tensor, embedding_VD: Tensor) -> Tensor:
+    def forward(self, hidden_MD: Tensor, embedding_VE: Tensor) -> Tensor:
         """Logits [M, V]. The tied matrix is an argument, so that it is stored and optimised once, in the encoder."""
-        return F.linear(self.norm(self.activation(self.dense(hidden_MD))), embedding_VD, self.bias)
+        x = hidden_MD if self.transform is None else self.transform(hidden_MD)
+        return F.linear(x, embedding_VE if self.matrix is None else self.matrix.weight, self.bias)
+
+
+class Transform(nn.Module):
+    """Dense, activation, norm."""
+
+    def __init__(self, config: EncoderConfig, width: int, out: int):
+        super().__init__()
+        self.dense = nn.Linear(width, out, bias=config.linear_bias)
+        self.activation = activation(config.hidden_act)
+        self.norm = build_norm(config, out)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.norm(self.activation(self.dense(x)))
+        return out
 
 
 class PairHead(nn.Module):
@@ -36,4 +58,24 @@ class PairHead(nn.Module):
     def forward(self, first_BD: Tensor) -> Tensor:
         """Logits [B, 2]."""
         out: Tensor = self.out(torch.tanh(self.dense(first_BD)))
+        return out
+
+
+class ReplacedHead(nn.Module):
+    """Is this token the original? One number for each (ELECTRA section 2).
+
+    `add_first` adds the first token's state and norms before the dense layer, as the released DeBERTa-v3 does.
+    """
+
+    def __init__(self, config: EncoderConfig, *, add_first: bool):
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.activation = activation(config.hidden_act)
+        self.norm = build_norm(config, config.hidden_size) if add_first else None
+        self.out = nn.Linear(config.hidden_size, 1)
+
+    def forward(self, hidden_TD: Tensor, first_TD: Tensor) -> Tensor:
+        """Logits [T]; `first_TD` is the state of each token's first neighbour, its sequence's [CLS]."""
+        x = hidden_TD if self.norm is None else self.norm(hidden_TD + first_TD)
+        out: Tensor = self.out(self.activation(self.dense(x))).squeeze(-1)
         return out

@@ -1,15 +1,59 @@
-"""How new weights start."""
+"""How new weights start: one table for every family."""
 
 from __future__ import annotations
+
+import math
 
 import torch
 from torch import nn
 
+from unmask.config import EncoderConfig
+from unmask.nn.attention import Attention, CrossAttention
+from unmask.nn.parts import FeedForward
+from unmask.nn.places import Places
 
-def initialise(module: nn.Module, std: float, generator: torch.Generator) -> None:
-    """BERT's start: matrices and embeddings from a normal distribution cut at two deviations, biases 0, norms 1."""
+
+def initialise(module: nn.Module, config: EncoderConfig, generator: torch.Generator) -> None:
+    """Matrices and tables from a normal distribution cut at two deviations, biases 0, norms 1.
+
+    The deviation is `initializer_range` everywhere ("normal": BERT); divided by √(2 × layers) where a matrix writes into the
+    residual stream ("residual": GPT-2 section 2.3, ModernBERT appendix B); or by the width a matrix reads ("t5": T5's code,
+    with word vectors of deviation 1 and queries smaller by √head_size, since its scores are not scaled).
+    """
+    deviations = _deviations(module, config)
     for part in module.modules():
-        if isinstance(part, nn.Linear | nn.Embedding):
+        if isinstance(part, nn.Linear | nn.Embedding | nn.Conv1d):
+            std = deviations.get(id(part), config.initializer_range)
             nn.init.trunc_normal_(part.weight, 0.0, std, -2 * std, 2 * std, generator=generator)
-        if isinstance(part, nn.Linear) and part.bias is not None:
+        if isinstance(part, nn.Linear | nn.Conv1d) and part.bias is not None:
             nn.init.zeros_(part.bias)
+    if config.initializer == "t5":
+        _shrink_queries(module, config)
+
+
+def _deviations(module: nn.Module, config: EncoderConfig) -> dict[int, float]:
+    """Those that differ from `initializer_range`, by the identity of the part."""
+    found: dict[int, float] = {}
+    residual = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
+    for part in module.modules():
+        if config.initializer == "residual" and isinstance(part, Attention | CrossAttention):
+            found[id(part.out)] = residual
+        if config.initializer == "residual" and isinstance(part, FeedForward):
+            found[id(part.down)] = residual
+        if config.initializer == "t5" and isinstance(part, nn.Linear):
+            found[id(part)] = part.in_features**-0.5
+        if config.initializer == "t5" and isinstance(part, nn.Embedding):
+            found[id(part)] = 1.0
+    for part in module.modules():
+        if config.initializer == "t5" and isinstance(part, Places) and hasattr(part, "table"):
+            found[id(part.table)] = config.hidden_size**-0.5
+    return found
+
+
+@torch.no_grad()
+def _shrink_queries(module: nn.Module, config: EncoderConfig) -> None:
+    for part in module.modules():
+        if isinstance(part, Attention):
+            part.qkv.weight[: part.inner] *= config.key_size**-0.5
+        if isinstance(part, CrossAttention):
+            part.query.weight *= config.key_size**-0.5

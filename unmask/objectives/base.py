@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from unmask.batch import PackedBatch
+from unmask.config import EncoderConfig
+from unmask.nn.embeddings import Tables
 from unmask.nn.encoder import Encoder
 
 
@@ -35,18 +37,31 @@ class Objective(nn.Module):
     def counts(self, batch: PackedBatch) -> Mapping[str, int]:
         """How many terms each loss will have on this batch; known before the forward pass, so that micro-batches can be
         divided by the count of the whole step."""
-        return {name: len(targets.where) for name, targets in batch.labels.items()}
+        raise AssertionError("every objective counts its terms")
 
-    def vocabulary_rows(self, batch: PackedBatch) -> int:
-        """Places at which logits over the whole vocabulary are made: what the head costs."""
-        return 0
+    def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
+        """Arithmetic of one forward pass beyond the encoder's own: heads, a generator, a decoder."""
+        return 0.0
 
-    def loss(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch) -> Losses:
-        """Sums with counts from the encoder's output."""
+    def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
+        """What happens on the device before the encoder's pass: ELECTRA's generator fills the blanks."""
+        return batch, {}
+
+    def tables(self) -> tuple[Tables, ...]:
+        """Embedding tables added to the encoder's own."""
+        return ()
+
+    def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
+        """Sums with counts from the encoder's layers, the last of which is its output."""
         raise AssertionError("every objective has a loss")
 
+    def settle(self, encoder: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """The encoder's tensors as they are used once training is over."""
+        return dict(encoder)
+
     def forward(self, encoder: Encoder, batch: PackedBatch) -> Losses:
-        return self.loss(encoder, encoder(batch), batch)
+        batch, losses = self.begin(encoder, batch)
+        return {**losses, **self.loss(encoder, encoder.layers(batch, *self.tables()), batch)}
 
 
 class Joint(Objective):
@@ -56,19 +71,38 @@ class Joint(Objective):
         super().__init__()
         self.parts = nn.ModuleDict(parts)
 
-    def _objectives(self) -> Sequence[Objective]:
-        return [part for part in self.parts.values() if isinstance(part, Objective)]
+    def members(self) -> dict[str, Objective]:
+        """The objectives by kind."""
+        return {kind: part for kind, part in self.parts.items() if isinstance(part, Objective)}
 
     def prepare(self, batch: PackedBatch, seed: int) -> PackedBatch:
-        for part in self._objectives():
+        for part in self.members().values():
             batch = part.prepare(batch, seed)
         return batch
 
-    def vocabulary_rows(self, batch: PackedBatch) -> int:
-        return sum(part.vocabulary_rows(batch) for part in self._objectives())
+    def counts(self, batch: PackedBatch) -> Mapping[str, int]:
+        return {name: count for part in self.members().values() for name, count in part.counts(batch).items()}
 
-    def loss(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch) -> Losses:
-        return {name: s for part in self._objectives() for name, s in part.loss(encoder, hidden_TD, batch).items()}
+    def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
+        return sum(part.flops(config, batch) for part in self.members().values())
+
+    def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
+        losses: dict[str, Sum] = {}
+        for part in self.members().values():
+            batch, found = part.begin(encoder, batch)
+            losses |= found
+        return batch, losses
+
+    def tables(self) -> tuple[Tables, ...]:
+        return tuple(tables for part in self.members().values() for tables in part.tables())
+
+    def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
+        return {name: s for part in self.members().values() for name, s in part.loss(encoder, layers, batch).items()}
+
+    def settle(self, encoder: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        for part in self.members().values():
+            encoder = part.settle(encoder)
+        return dict(encoder)
 
 
 def combine(losses: Losses, counts: Mapping[str, int]) -> Tensor:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -17,12 +20,19 @@ FOLLOWS, DOES_NOT = 0, 1  # BERT's class order, kept by every checkpoint
 class SentencePairObjective(Objective):
     """The sampler made the pairs and their labels; this reads the first token of each sequence."""
 
-    def __init__(self, config: EncoderConfig):
+    def __init__(self, config: EncoderConfig, name: Literal["nsp", "sop"]):
         super().__init__()
         self.head = PairHead(config)
+        self.name = name
 
-    def loss(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch) -> Losses:
-        where, value = batch.labels["nsp"]
-        logits = self.head(hidden_TD[batch.starts[:-1].long()[where]])
+    def counts(self, batch: PackedBatch) -> Mapping[str, int]:
+        return {self.name: len(batch.labels["pair"].where)}
+
+    def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
+        return 2.0 * len(batch.labels["pair"].where) * (config.hidden_size + 2) * config.hidden_size
+
+    def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
+        where, value = batch.labels["pair"]
+        logits = self.head(layers[-1][batch.starts[:-1].long()[where]])
         correct = None if self.training else (logits.argmax(-1) == value).sum()
-        return {"nsp": Sum(F.cross_entropy(logits.float(), value, reduction="sum"), len(value), correct)}
+        return {self.name: Sum(F.cross_entropy(logits.float(), value, reduction="sum"), len(value), correct)}

@@ -301,7 +301,6 @@ def _write(
 
 
 def _describe(intake: _Intake, wish: dict[str, Any], tokenizer: Tokenizer) -> dict[str, Any]:
-    ids = ("pad_token_id", "unk_token_id", "cls_token_id", "sep_token_id", "mask_token_id")
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -309,8 +308,7 @@ def _describe(intake: _Intake, wish: dict[str, Any], tokenizer: Tokenizer) -> di
         "tokenizer": {
             "kind": tokenizer.kind,
             "fingerprint": tokenizer.fingerprint,
-            "special_ids": list(tokenizer.special_ids),
-            **{name: getattr(tokenizer, name) for name in ids},
+            **tokenizer.vocabulary().as_dict(),
         },
         "sources": wish["sources"],
         "options": wish["options"],

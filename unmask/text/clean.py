@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from itertools import accumulate, pairwise
 from typing import Literal
 
 from sentencex import segment
@@ -26,6 +27,8 @@ _REPLACED = {
     **dict.fromkeys(map(ord, _SEPARATORS), " "),
     **dict.fromkeys(range(0xD800, 0xE000), "\ufffd"),
 }
+_WIDE_SPACES = "\x85\xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000"  # all white space beyond ASCII
+_UNREADABLE = re.compile(rf"[{_WIDE_SPACES}\ud800-\udfff]")  # for sentencex
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0002ceaf\U0002f800-\U0002fa1f"
 _CLOSERS = "”’\"'」』）)】》〉〗］\\]｝}"
@@ -87,11 +90,11 @@ def _chinese(line: str) -> Iterator[str]:
 
 def _english(line: str) -> Iterator[str]:
     if len(line) <= _LONG_LINE:
-        yield from segment("en", line) if line else ()
+        yield from _segmented(line)
         return
     held = ""
     for piece, ends in _windows(line):
-        *sentences, last = segment("en", piece)
+        *sentences, last = _segmented(piece)
         if sentences:
             yield held + sentences[0]
             yield from sentences[1:]
@@ -101,6 +104,21 @@ def _english(line: str) -> Iterator[str]:
             yield held
             held = ""
     yield held
+
+
+def _segmented(line: str) -> list[str]:
+    """The sentences that sentencex finds, which together are the line.
+
+    It panics at a full stop after a capital letter and white space of several bytes (as in "plan A" U+00A0 "."), and
+    lone surrogates have no UTF-8: it is shown plain spaces in place of both.
+    """
+    shown = line if line.isascii() else _UNREADABLE.sub(" ", line)
+    sentences: list[str] = segment("en", shown) if line else []
+    if shown == line:
+        return sentences
+    ends = list(accumulate(map(len, sentences)))
+    assert ends[-1] == len(line), "sentencex leaves nothing out"
+    return [line[start:end] for start, end in pairwise([0, *ends])]
 
 
 def _windows(line: str) -> Iterator[tuple[str, bool]]:

@@ -21,18 +21,23 @@ from unmask.text.vocabulary import Vocabulary
 
 Ints = NDArray[np.int64]
 CLS, SEP = 0, 1  # where the stream holds these two tokens
+_NO_FRAME = (0, 0)
 
 
 @dataclass(frozen=True)
 class Pool:
-    """Examples as slices of one token stream: [CLS] first [SEP], or [CLS] first [SEP] second [SEP]."""
+    """Examples as slices of one token stream: [CLS] first [SEP], or [CLS] first [SEP] second [SEP].
 
-    stream: Ints  # [N+2] [CLS], [SEP], then the texts
+    Where the vocabulary has no [CLS], or the examples no frame, these tokens are left out.
+    """
+
+    stream: Ints  # [N+2] [CLS], [SEP] (or anything, where there is none), then the texts
     word_starts: NDArray[np.bool_]  # [N+2]
     first: Ints  # [E, 2] from, to
     second: Ints  # [E, 2] from, to; an empty slice: there is none
     label: Ints  # [E] 0 = second follows first, 1 = it does not, -1 = there is no pair
     document: Ints  # [E] number in this pool of the document the example begins in
+    frame: tuple[int, int] = (1, 1)  # how many [CLS] stand before each example, and [SEP] behind each text
 
     def __len__(self) -> int:
         return len(self.first)
@@ -40,7 +45,8 @@ class Pool:
     def lengths(self) -> Ints:
         """[E] tokens of each example, special ones included."""
         second = self.second[:, 1] - self.second[:, 0]
-        out: Ints = 2 + self.first[:, 1] - self.first[:, 0] + second + (second > 0)
+        before, after = self.frame
+        out: Ints = before + self.first[:, 1] - self.first[:, 0] + after + second + after * (second > 0)
         return out
 
     def gather(self, chosen: Ints) -> tuple[Ints, Ints, Ints]:
@@ -48,14 +54,18 @@ class Pool:
         a, b = self.first[chosen], self.second[chosen]
         size_b = b[:, 1] - b[:, 0]
         one, is_pair = np.ones(len(chosen), np.int64), (size_b > 0).astype(np.int64)
+        before, after = self.frame
         begin = np.stack([one * CLS, a[:, 0], one * SEP, b[:, 0], one * SEP], 1).ravel()
-        size = np.stack([one, a[:, 1] - a[:, 0], one, size_b, is_pair], 1).ravel()
+        size = np.stack([one * before, a[:, 1] - a[:, 0], one * after, size_b, is_pair * after], 1).ravel()
         segment = np.repeat(np.tile([0, 0, 0, 1, 1], len(chosen)), size)
         return ranges(begin, size), segment, size.reshape(-1, 5).sum(1)
 
 
 def cut(texts: Texts, how: Examples, vocabulary: Vocabulary, rng: np.random.Generator) -> Pool:
-    """The examples of one pool, in text order (the loader shuffles them)."""
+    """The examples of one pool, in text order (the loader shuffles them).
+
+    UnmaskError where the vocabulary lacks a token they can't do without.
+    """
     match how:
         case Pairs():
             return _pairs(texts, how, vocabulary, rng)
@@ -68,12 +78,18 @@ def cut(texts: Texts, how: Examples, vocabulary: Vocabulary, rng: np.random.Gene
 
 
 def _stream(texts: Texts, vocabulary: Vocabulary) -> tuple[Ints, NDArray[np.bool_]]:
-    special = [vocabulary.cls_token_id, vocabulary.sep_token_id]
+    special = [id or 0 for id in (vocabulary.cls_token_id, vocabulary.sep_token_id)]
     return np.r_[special, texts.tokens].astype(np.int64), np.r_[True, True, texts.word_starts]
+
+
+def _frame(vocabulary: Vocabulary) -> tuple[int, int]:
+    return int(vocabulary.cls_token_id is not None), int(vocabulary.sep_token_id is not None)
 
 
 # --- sentence pairs --------------------------------------------------------------------------------------------------
 def _pairs(texts: Texts, how: Pairs, vocabulary: Vocabulary, rng: np.random.Generator) -> Pool:
+    for role in ("cls", "sep"):
+        vocabulary.require(role)
     stream, word_starts = _stream(texts, vocabulary)
     room = how.max_length - 3  # [CLS], [SEP], [SEP]
     ends, of_document = _pieces(texts, room)
@@ -186,7 +202,7 @@ def _with_separators(texts: Texts, vocabulary: Vocabulary) -> tuple[Ints, NDArra
     """The stream with a [SEP] before every document but the first; sentence offsets and document offsets in it."""
     stream, word_starts = _stream(texts, vocabulary)
     begins = texts.sentences[texts.documents[1:-1]]
-    stream = np.insert(stream, begins + 2, vocabulary.sep_token_id)
+    stream = np.insert(stream, begins + 2, vocabulary.require("sep"))
     word_starts = np.insert(word_starts, begins + 2, True)
     shift = np.searchsorted(texts.documents[1:-1], np.arange(len(texts.sentences)), side="right")
     shift[-1] = len(begins)  # the end of the last sentence is no document's begin
@@ -194,15 +210,18 @@ def _with_separators(texts: Texts, vocabulary: Vocabulary) -> tuple[Ints, NDArra
     return stream, word_starts, sentences, sentences[texts.documents[:-1]]
 
 
-def _single(stream: Ints, word_starts: NDArray[np.bool_], slices: Ints, document_begins: Ints) -> Pool:
+def _single(
+    stream: Ints, word_starts: NDArray[np.bool_], slices: Ints, document_begins: Ints, frame: tuple[int, int]
+) -> Pool:
     document = np.maximum(np.searchsorted(document_begins, slices[:, 0], side="right") - 1, 0)
     none = np.zeros_like(slices)
-    return Pool(stream, word_starts, slices, none, np.full(len(slices), -1), document)
+    return Pool(stream, word_starts, slices, none, np.full(len(slices), -1), document, frame)
 
 
 def _full_sentences(texts: Texts, how: FullSentences, vocabulary: Vocabulary) -> Pool:
     stream, word_starts, sentences, documents = _with_separators(texts, vocabulary)
-    room = how.max_length - 2
+    frame = _frame(vocabulary)
+    room = how.max_length - sum(frame)
     begins, ends = sentences[:-1].tolist(), (sentences[1:] - np.isin(sentences[1:], documents)).tolist()
     slices, at, n = [], 0, len(begins)  # the end of a sentence leaves out the [SEP] that follows it
     while at < n:
@@ -215,22 +234,24 @@ def _full_sentences(texts: Texts, how: FullSentences, vocabulary: Vocabulary) ->
         else:
             slices.append((begins[at], ends[fits - 1]))
             at = fits
-    return _single(stream, word_starts, np.array(slices, np.int64).reshape(-1, 2), documents)
+    return _single(stream, word_starts, np.array(slices, np.int64).reshape(-1, 2), documents, frame)
 
 
 def _blocks(texts: Texts, how: Blocks, vocabulary: Vocabulary) -> Pool:
     stream, word_starts, _, documents = _with_separators(texts, vocabulary)
-    edges = np.r_[np.arange(2, len(stream), how.max_length - 2), len(stream)]
-    return _single(stream, word_starts, np.stack([edges[:-1], edges[1:]], 1), documents)
+    frame = _frame(vocabulary) if how.frame else _NO_FRAME
+    edges = np.r_[np.arange(2, len(stream), how.max_length - sum(frame)), len(stream)]
+    return _single(stream, word_starts, np.stack([edges[:-1], edges[1:]], 1), documents, frame)
 
 
 def _documents(texts: Texts, how: Documents, vocabulary: Vocabulary) -> Pool:
     stream, word_starts = _stream(texts, vocabulary)
-    room = how.max_length - 2
+    frame = _frame(vocabulary)
+    room = how.max_length - sum(frame)
     edges = texts.sentences[texts.documents] + 2
     lengths = np.diff(edges)
     parts = -(-lengths // room)
     document = np.repeat(np.arange(len(lengths)), parts)
     begin = edges[document] + ranges(np.zeros(len(parts), np.int64), parts) * room
     slices = np.stack([begin, np.minimum(begin + room, edges[document + 1])], 1)
-    return _single(stream, word_starts, slices, edges[:-1])
+    return _single(stream, word_starts, slices, edges[:-1], frame)

@@ -27,7 +27,7 @@ from unmask.text.shards import TOKENIZER
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.words import HANZI, WordSplitter, character_classes
 
-_VERSION = 1  # of what a part holds and how it is made
+_VERSION = 3  # of what a part holds and how it is made
 _BATCH = 1 << 17  # characters given to the tokenizer at once: its results take some 100 bytes a token while they live
 
 
@@ -154,6 +154,8 @@ def _arrays(chunk: Chunk) -> dict[str, NDArray[Any]]:
     tokenizer = _tokenizer(chunk.recipe.folder / TOKENIZER)
     texts = [normalise(text) for text in chunk.texts]
     sentences = [split_sentences(text, chunk.recipe.language) for text in texts]
+    if tokenizer.kind == "bpe":
+        sentences = [with_spaces(text, parts) for text, parts in zip(texts, sentences, strict=True)]
     every = [sentence for document in sentences for sentence in document]
     ids, words, lengths_S = _encode(tokenizer, every, chunk.recipe.words)
     document_S = np.repeat(np.arange(len(texts)), [len(document) for document in sentences])
@@ -174,6 +176,17 @@ def _arrays(chunk: Chunk) -> dict[str, NDArray[Any]]:
         "counts": np.column_stack([_lengths(full), _hanzi(full), unknown_D[some_D]]),
         "empty": np.array([len(texts) - len(full), blank]),
     }
+
+
+def with_spaces(text: str, sentences: list[str]) -> list[str]:
+    """Each sentence with the white space before it as one space: byte-level pieces tell "word" from " word"."""
+    spaced: list[str] = []
+    end = 0
+    for sentence in sentences:
+        begin = text.index(sentence, end)
+        spaced.append(" " * (0 < end < begin) + sentence)
+        end = begin + len(sentence)
+    return spaced
 
 
 def _encode(

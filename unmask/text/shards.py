@@ -74,16 +74,7 @@ class Corpus:
         self.folder, self.split, self.about = folder, split, manifest["about"]
         self._manifest, self._shards = manifest, shards
         self._first = offsets_of(np.array([len(shard.documents) - 1 for shard in shards], np.int64))
-        tokenizer = self.about["tokenizer"]
-        self.vocabulary = Vocabulary(
-            size=self.about["vocab_size"],
-            pad_token_id=tokenizer["pad_token_id"],
-            unk_token_id=tokenizer["unk_token_id"],
-            cls_token_id=tokenizer["cls_token_id"],
-            sep_token_id=tokenizer["sep_token_id"],
-            mask_token_id=tokenizer["mask_token_id"],
-            special_ids=tuple(tokenizer["special_ids"]),
-        )
+        self.vocabulary = Vocabulary.from_dict(self.about["vocab_size"], self.about["tokenizer"])
         self.tokenizer_folder = folder / TOKENIZER
         self.num_documents = int(self._first[-1])
         self.num_sentences = sum(len(shard.sentences) - 1 for shard in shards)

@@ -23,8 +23,18 @@ from numpy.typing import NDArray
 
 from unmask.errors import UnmaskError
 from unmask.files import make_folder, write_file
-from unmask.text.tokenizer_files import CHECK_TEXT, KINDS, Kind, build, read_folder, special_tokens, without_panic
-from unmask.text.vocabulary import Vocabulary
+from unmask.text.tokenizer_files import read_folder
+from unmask.text.tokenizer_json import (
+    CHECK_TEXT,
+    KINDS,
+    ModelKind,
+    build,
+    sentinel_tokens,
+    special_tokens,
+    token_text,
+    without_panic,
+)
+from unmask.text.vocabulary import Role, Vocabulary
 from unmask.text.words import WordSplitter
 
 FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt")  # what `save` writes
@@ -40,7 +50,7 @@ class Encoded:
 
 
 class Tokenizer:
-    """A WordPiece, byte-level BPE or unigram tokenizer with its five special tokens."""
+    """A WordPiece, byte-level BPE or unigram tokenizer with its special tokens; the id of one it does not have is None."""
 
     def __init__(self, content: dict[str, Any], config: dict[str, Any]):
         """From the documents of tokenizer.json and tokenizer_config.json; raises UnmaskError if they make no tokenizer."""
@@ -50,12 +60,13 @@ class Tokenizer:
         self._plain = build(self._json)
         self._plain.encode_special_tokens = True  # "[MASK]" in a text is five characters, not an order to us
         self._marked: tokenizers.Tokenizer | None = None
-        self.kind: Kind = KINDS[content["model"]["type"]]
+        self.kind: ModelKind = KINDS[content["model"]["type"]]
         self.fingerprint = hashlib.sha256(self._json).hexdigest()
-        self.vocab_size = 1 + max(self._plain.get_vocab(with_added_tokens=True).values())
-        ids = {name: int(self._plain.token_to_id(token) or 0) for name, token in names.items()}
-        self.pad_token_id, self.unk_token_id, self.cls_token_id = ids["pad"], ids["unk"], ids["cls"]
-        self.sep_token_id, self.mask_token_id = ids["sep"], ids["mask"]
+        ids = self._plain.get_vocab(with_added_tokens=True)
+        self.vocab_size = 1 + max(ids.values())
+        self.pad_token_id, self.unk_token_id, self.cls_token_id = (self._id(name) for name in ("pad", "unk", "cls"))
+        self.sep_token_id, self.mask_token_id = self._id("sep"), self._id("mask")
+        self.sentinel_ids = tuple(ids[token] for token in sentinel_tokens(ids))
         added = self._plain.get_added_tokens_decoder()
         self.special_ids = tuple(sorted(id for id, token in added.items() if token.special))
         self._is_forbidden = np.zeros(self.vocab_size, np.bool_)
@@ -71,12 +82,14 @@ class Tokenizer:
             sep_token_id=self.sep_token_id,
             mask_token_id=self.mask_token_id,
             special_ids=self.special_ids,
+            sentinel_ids=self.sentinel_ids,
         )
 
     def encode(self, texts: Sequence[str], words: WordSplitter | None = None) -> list[Encoded]:
         """Texts as they are: no special tokens are added, and the spelling of one inside a text is ordinary text.
 
-        Where a vocabulary could only spell such a text with the special token itself, it becomes the unknown token.
+        Where a vocabulary could only spell such a text with the special token itself, it becomes the unknown token;
+        UnmaskError where there is none.
         """
         with without_panic("This text can't be tokenised", CHECK_TEXT):
             encodings = self._plain.encode_batch(list(texts), add_special_tokens=False)
@@ -97,17 +110,17 @@ class Tokenizer:
     def encode_words(self, words: Sequence[str]) -> Encoded:
         """Text that comes in words already: each begins exactly one word, and its offsets count inside that word.
 
-        A word without any piece (a zero-width space, say) becomes the unknown token, so that nothing shifts. Where the
-        vocabulary tells "word" from " word" (byte-level BPE), words after the first get their space.
+        Where the vocabulary tells "word" from " word" (byte-level BPE), every word gets its space, the first one too: so a
+        word has the same pieces at every place (what transformers does with `add_prefix_space`). A word without any piece
+        (a zero-width space, say) becomes the unknown token, or a space where there is none: nothing shifts.
         """
-        lead = int(self.kind == "bpe")
-        spaced = [" " * (lead and number > 0) + word for number, word in enumerate(words)]
-        unknown = np.array([self.unk_token_id], np.uint32)
+        lead = [int(self.kind == "bpe" and not word.startswith(" ")) for word in words]
+        spaced = [" " * space + word for space, word in zip(lead, words, strict=True)]
         parts = [_empty()]
-        for number, (word, encoded) in enumerate(zip(words, self.encode(spaced), strict=True)):
-            offsets = np.maximum(encoded.offsets - (lead if number else 0), 0)
+        for word, space, encoded in zip(words, lead, self.encode(spaced), strict=True):
+            offsets = np.maximum(encoded.offsets - space, 0)
             if not len(encoded.ids):
-                encoded, offsets = replace(encoded, ids=unknown), np.array([[0, len(word)]], np.int32)
+                encoded, offsets = replace(encoded, ids=self._nothing()), np.array([[0, len(word)]], np.int32)
             parts.append(Encoded(encoded.ids, np.arange(len(encoded.ids)) == 0, offsets))
         return Encoded(*(np.concatenate(column) for column in zip(*map(_columns, parts), strict=True)))
 
@@ -145,13 +158,13 @@ class Tokenizer:
         make_folder(folder)
         write_file(folder / "tokenizer.json", self._json)
         write_file(folder / "tokenizer_config.json", _pretty(self._config))
-        write_file(folder / "special_tokens_map.json", _pretty({f"{k}_token": v for k, v in self._names.items()}))
+        write_file(folder / "special_tokens_map.json", _pretty(self._special_tokens_map()))
         if self.kind == "wordpiece":
             write_file(folder / "vocab.txt", "".join(piece + "\n" for piece in self.pieces()))
 
     @classmethod
     def load(cls, folder: Path) -> Tokenizer:
-        """From a folder with tokenizer.json, or vocab.txt (BERT), or vocab.json and merges.txt (RoBERTa)."""
+        """From a folder with tokenizer.json, or the vocabulary files of BERT, RoBERTa, GPT-2, or a SentencePiece model."""
         try:
             return cls(*read_folder(Path(folder)))
         except UnmaskError as error:
@@ -161,6 +174,19 @@ class Tokenizer:
         """Travels between processes as its two documents."""
         return type(self), (self._content, self._config)
 
+    def _id(self, role: Role) -> int | None:
+        return self._plain.token_to_id(self._names[role]) if role in self._names else None
+
+    def _nothing(self) -> NDArray[np.uint32]:
+        """What stands for a word without any piece."""
+        return self.encode([" "])[0].ids[:1] if self.unk_token_id is None else np.array([self.unk_token_id], np.uint32)
+
+    def _special_tokens_map(self) -> dict[str, Any]:
+        """As configured; a folder that configures nothing gets the tokens that were found."""
+        keys = [f"{role}_token" for role in ("bos", "eos", "unk", "sep", "pad", "cls", "mask")]
+        declared = {key: text for key in keys if (text := token_text(self._config.get(key))) is not None}
+        return declared or {f"{role}_token": token for role, token in self._names.items()}
+
     def _encoded(
         self, texts: Sequence[str], encodings: Sequence[Any], splitter: WordSplitter, *, forbid: bool
     ) -> list[Encoded]:
@@ -168,8 +194,8 @@ class Tokenizer:
         pieces = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, pieces), np.int64, len(pieces))
         ids = np.fromiter(chain.from_iterable(pieces), np.uint32, int(lengths.sum()))
-        if forbid:
-            ids[self._is_forbidden[ids]] = self.unk_token_id
+        if forbid and self._is_forbidden[ids].any():
+            ids[self._is_forbidden[ids]] = self.vocabulary().require("unk")
         spans = chain.from_iterable(chain.from_iterable(encoding.offsets for encoding in encodings))
         offsets = np.fromiter(spans, np.int32, 2 * len(ids)).reshape(-1, 2)
         edges = np.r_[0, lengths.cumsum()].tolist()

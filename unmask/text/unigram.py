@@ -14,7 +14,7 @@ import numpy as np
 import tokenizers
 from tokenizers import pre_tokenizers
 
-from unmask.text.tokenizer_files import without_panic
+from unmask.text.tokenizer_json import without_panic
 from unmask.text.tokenizer_parts import NEVER, Style, unigram
 from unmask.text.training_text import CUT
 

@@ -3,22 +3,52 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.errors import UnmaskError
+
+Role = Literal["pad", "unk", "cls", "sep", "mask"]
+ROLES: tuple[Role, ...] = ("pad", "unk", "cls", "sep", "mask")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Vocabulary:
-    """Ids of one tokenizer. `special_ids` are never masked and never drawn as a random replacement."""
+    """Ids of one tokenizer; None where it has no such token (GPT-2 and T5 have no [CLS] and no [MASK]).
+
+    `special_ids` are never masked and never drawn as a random replacement. `sentinel_ids` stand for <extra_id_0>,
+    <extra_id_1> … in that order; only T5's have them.
+    """
 
     size: int
-    pad_token_id: int
-    unk_token_id: int
-    cls_token_id: int
-    sep_token_id: int
-    mask_token_id: int
+    pad_token_id: int | None
+    unk_token_id: int | None
+    cls_token_id: int | None
+    sep_token_id: int | None
+    mask_token_id: int | None
     special_ids: tuple[int, ...]
+    sentinel_ids: tuple[int, ...] = ()
+
+    def require(self, role: Role) -> int:
+        """The id of a token that the caller can't do without; UnmaskError where the tokenizer has none."""
+        id: int | None = getattr(self, f"{role}_token_id")
+        if id is None:
+            raise UnmaskError(
+                f"The tokenizer has no {role} token, which this needs.",
+                do=f"Take a tokenizer of a family with one ({_FAMILIES[role]}), or another kind of run.",
+            )
+        return id
+
+    def require_sentinels(self, count: int = 1) -> tuple[int, ...]:
+        """The first `count` sentinel ids; UnmaskError where the tokenizer has fewer."""
+        if len(self.sentinel_ids) < count:
+            raise UnmaskError(
+                f"The tokenizer has {len(self.sentinel_ids)} sentinel tokens (<extra_id_0> …), but {count} are needed.",
+                do="Train one with --like t5, or hide fewer spans at a time.",
+            )
+        return self.sentinel_ids[:count]
 
     def is_special(self) -> NDArray[np.bool_]:
         """[size] True at the special ids: a look-up table."""
@@ -29,3 +59,27 @@ class Vocabulary:
     def ordinary_ids(self) -> NDArray[np.int64]:
         """Every id that stands for text, ascending."""
         return np.flatnonzero(~self.is_special())
+
+    def as_dict(self) -> dict[str, Any]:
+        """All but the size, for a manifest."""
+        ids = {f"{role}_token_id": getattr(self, f"{role}_token_id") for role in ROLES}
+        return {**ids, "special_ids": list(self.special_ids), "sentinel_ids": list(self.sentinel_ids)}
+
+    @classmethod
+    def from_dict(cls, size: int, ids: dict[str, Any]) -> Vocabulary:
+        """From a manifest's entries; raises KeyError, TypeError or ValueError when they make no vocabulary."""
+        named = {f"{role}_token_id": ids[f"{role}_token_id"] for role in ROLES}
+        special, sentinels = tuple(ids["special_ids"]), tuple(ids.get("sentinel_ids", ()))
+        every = [*special, *sentinels, *(id for id in named.values() if id is not None)]
+        if not all(type(id) is int and 0 <= id < size for id in every):
+            raise ValueError("a special id lies outside the vocabulary")
+        return cls(size=size, special_ids=special, sentinel_ids=sentinels, **named)
+
+
+_FAMILIES: dict[Role, str] = {
+    "pad": "--like roberta, for one",
+    "unk": "--like roberta, for one",
+    "cls": "--like bert or roberta, for one",
+    "sep": "--like bert, roberta or t5, for one",
+    "mask": "--like bert or roberta, for one",
+}

@@ -24,9 +24,9 @@ class Journal:
         self.folder, self.view, self.origin = folder, view, origin
         self.metrics = Metrics(folder / "metrics.jsonl")
 
-    def begin(self, step: int, *, resumed: bool) -> None:
-        """Forgets what a run that went further than its last checkpoint had written."""
-        self.metrics.rewind(step if resumed else -1)
+    def begin(self, step: int, phase: int, *, resumed: bool) -> None:
+        """Forgets what a run that went further than its last checkpoint, in this phase, had written."""
+        self.metrics.rewind(step if resumed else -1, phase)
         if resumed:
             self.view({"kind": "resume", "step": step})
 
@@ -48,8 +48,10 @@ class Journal:
         return tuple(Leg(**leg) for leg in read_run(self.folder).get("plan", []))
 
     def decide(self, legs: Sequence[Leg]) -> None:
-        """Writes the plan into run.json before any step is taken by it, and drops decisions that are no longer part of it."""
-        update_run(self.folder, plan=[asdict(leg) for leg in legs])
+        """Writes a phase's plan into run.json before any step is taken by it; those of earlier phases stay, and decisions
+        that are no longer part of it are dropped."""
+        earlier = [leg for leg in self.legs() if leg.phase < legs[-1].phase]
+        update_run(self.folder, plan=[asdict(leg) for leg in (*earlier, *legs)])
         self.write({"kind": "plan", **asdict(legs[-1])})
 
     def name_documents(self, *batches: PackedBatch, rows: Container[int] = (), limit: int = 10) -> str:

@@ -1,4 +1,4 @@
-"""The only training loop. It names no model and no objective: it adds sums, divides by counts, and steps.
+"""The only training loop: steps, evaluations, checkpoints, until a phase of a run is over.
 
 A run is a pure function of its settings: resuming from any checkpoint continues bit for bit as if nothing had happened (at an
 equal number of threads), because data order, masks and learning rate are functions of the state, and the state is saved.
@@ -8,40 +8,34 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
 
 import torch
-from torch import Tensor, nn
 
 from unmask.batch import PackedBatch
 from unmask.config import Minutes, RunConfig
 from unmask.errors import DamagedError, UnmaskError
 from unmask.loader import Batches, Cursor, load
 from unmask.nn.encoder import Encoder
-from unmask.objectives.base import Losses, Objective, combine
+from unmask.objectives.base import Objective
 from unmask.train.checkpoint import Checkpoints
 from unmask.train.interval import Interval
 from unmask.train.journal import Journal
-from unmask.train.machine import autocast, choose_device, choose_precision, matmul_peak
-from unmask.train.optimise import build_optimizer, learning_rate_factor, moments, restore_moments
+from unmask.train.machine import matmul_peak
+from unmask.train.optimise import learning_rate_factor
 from unmask.train.plan import Leg, Plan, steps_left
 from unmask.train.signals import StopRequest
 from unmask.train.state import State, random_state, set_random_state
+from unmask.train.step import Diverged, Stepper
 
-EVALUATION_SHARE = 0.2  # of a run's minutes may go into evaluations; more of them than fit are left out
-PROBE_SHARE, PROBE_SECONDS = 0.02, 10.0  # of a run's minutes go into measuring how long a step takes, and never more
+EVALUATION_SHARE = 0.2  # of a phase's minutes may go into evaluations; more of them than fit are left out
+PROBE_SHARE, PROBE_SECONDS = 0.02, 10.0  # of a phase's minutes go into measuring how long a step takes, and never more
 REPLAN_UNTIL = 0.9  # later the rest is too short to be worth a new decision
 
 Evaluate = Callable[[int], Sequence[dict[str, Any]]]  # step to records: an evaluation first, then whatever else to keep
-
-
-class Diverged(UnmaskError):
-    """The loss or the gradient is no longer a number. Nothing of that step reached the weights."""
-
-    exit_code = 1
 
 
 @dataclass(frozen=True)
@@ -55,6 +49,19 @@ class Outcome:
     exit_code: int = 0
 
 
+@dataclass(frozen=True)
+class Part:
+    """Which phase of its run a call of `fit` trains, counted from 0, of how many; `later_steps`: of those after it, as known."""
+
+    number: int = 0
+    count: int = 1
+    later_steps: int = 0
+
+    @property
+    def last(self) -> bool:
+        return self.number == self.count - 1
+
+
 def fit(
     run: RunConfig,
     encoder: Encoder,
@@ -66,9 +73,13 @@ def fit(
     evaluate: Evaluate,
     flops: Callable[[PackedBatch], float],
     stop: StopRequest,
+    part: Part = Part(),  # noqa: B008 frozen
 ) -> Outcome:
-    """Trains until the run's budget is spent or `stop` is set; goes on from the newest whole checkpoint if there is one."""
-    return _Run(run, encoder, objective, batches, journal, checkpoints, evaluate, flops, stop).go()
+    """Trains until the budget of `run`, or of the phase that it is the settings of, is spent or `stop` is set.
+
+    Goes on from the newest whole checkpoint if there is one; where that is the end of the phase before, this phase begins.
+    """
+    return _Run(run, encoder, objective, batches, journal, checkpoints, evaluate, flops, stop, part).go()
 
 
 @dataclass(eq=False)
@@ -82,50 +93,64 @@ class _Run:
     evaluate: Evaluate
     flops: Callable[[PackedBatch], float]
     stop: StopRequest
+    part: Part
 
     def __post_init__(self) -> None:
-        run = self.run
-        self.device = choose_device(run.machine)
-        self.dtype = choose_precision(run.machine, self.device)
-        self.encoder.to(self.device)
-        self.objective.to(self.device)
-        self.parameters = _named_parameters(encoder=self.encoder, objective=self.objective)
-        self.optimizer = build_optimizer(run.optimizer, self.parameters)
-        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        saved = f"the last checkpoint is in {self.checkpoints.folder}"
+        self.stepper = Stepper(self.run, self.encoder, self.objective, self.journal, saved)
         self.state = State()
-        self.plan = Plan(run.until, tokens_per_step=run.batch.tokens * run.batch.accumulate)
-        self.peak = matmul_peak(self.device, self.dtype)
+        self.plan = Plan(self.run.until, tokens_per_step=self.run.batch.tokens * self.run.batch.accumulate)
+        self.peak = matmul_peak(self.stepper.device, self.stepper.dtype)
 
     def go(self) -> Outcome:
         self.encoder.train()
         self.objective.train()
         resumed = self._restore()
-        self.journal.begin(self.state.step, resumed=resumed)
-        began = time.monotonic() - self.state.seconds
+        self.zero = time.monotonic() - self.state.seconds
+        if self.state.began.phase == self.part.number:
+            self.journal.begin(self.state.step, self.part.number, resumed=resumed)
+        else:
+            resumed = False
+            self._begin_phase()
         if not resumed:
-            torch.manual_seed(self.run.seed)
-            for record in self.evaluate(0):
-                self.journal.write(record)
-        self._plan_first(began)
-        self._train(began)
-        finished = self._progress() >= 1
-        return Outcome(self.state.step, self.state.tokens, self.state.seconds, finished, self.stop.exit_code)
+            self._announce()
+        self._plan_first()
+        if self._progress() < 1:
+            self._train()
+        return Outcome(
+            self.state.step, self.state.tokens, self.state.seconds, self._progress() >= 1, self.stop.exit_code
+        )
 
-    def _train(self, began: float) -> None:
-        workers = self.run.machine.workers
-        stream = load(self.batches, self.state.cursor, workers=workers, pin=self.device.type == "cuda")
-        every = max(1, self.plan.first_estimate() // 2000)  # enough points for a curve, however long the run
+    def _begin_phase(self) -> None:
+        assert self.state.began.phase == self.part.number - 1, "phases follow one another"
+        self.state = self.state.next_phase()
+        began = self.state.began
+        self.plan = replace(self.plan, legs=(), first_step=began.step, first_tokens=began.tokens)
+
+    def _announce(self) -> None:
+        """The first records of a phase, before any step of it."""
+        if self.part.number == 0:
+            torch.manual_seed(self.run.seed)
+        if self.part.count > 1:
+            self.journal.write({"kind": "phase", "step": self.state.step, "phase": self.part.number})
+        for record in self.evaluate(self.state.step):
+            self.journal.write(record)
+
+    def _train(self) -> None:
+        workers, pin = self.run.machine.workers, self.stepper.device.type == "cuda"
+        stream = load(self.batches, self.state.cursor, workers=workers, pin=pin)
+        every = max(1, self.plan.first_estimate() // 2000)  # enough points for a curve, however long the phase
         clock, saved = Interval(), time.monotonic()
         while self._progress() < 1:
             before = self._progress()
             norm = self._step(stream, clock)
-            self.state.seconds = time.monotonic() - began
+            self.state.seconds = self._seconds()
             due = self._marks(self._progress()) > self._marks(before)
             if self.state.step % every == 0 or due:
                 self.journal.write(self._record(norm, clock))
                 clock = Interval()
             if due:
-                loss = self._measure(began)
+                loss = self._measure()
                 self._save(loss)
                 clock, saved = Interval(), time.monotonic()
             elif self.stop.signal or time.monotonic() - saved > 60 * self.run.keeping.save_minutes:
@@ -134,16 +159,19 @@ class _Run:
             if self.stop.signal:
                 return
 
-    # --- one optimizer step ------------------------------------------------------------------------------------------
     def _step(self, stream: Iterator[tuple[PackedBatch, Cursor]], clock: Interval) -> float:
-        """Forward and backward over all micro-batches, then one update. Returns the gradient's norm."""
+        """One optimizer step on the next batches. Returns the gradient's norm."""
         start = time.monotonic()
         pulled = _pull(stream, self.run.batch.accumulate)
         clock.waited += time.monotonic() - start
-        micro = [batch.to(self.device) for batch, _ in pulled]
-        self._backward(micro)
-        norm = self._update(micro)
-        self.state.step += 1
+        micro = [batch.to(self.stepper.device) for batch, _ in pulled]
+        number = self.state.step + 1
+        sums = self.stepper.backward(micro, number)
+        norm = self.stepper.update(micro, number, self._learning_rate())
+        for name, (total, count) in sums.items():
+            before = self.state.sums.get(name, [0.0, 0])
+            self.state.sums[name] = [before[0] + total, before[1] + count]
+        self.state.step = number
         self.state.cursor = pulled[-1][1]
         for batch in micro:
             self.state.tokens += batch.num_tokens
@@ -151,106 +179,69 @@ class _Run:
             self.state.padding = [self.state.padding[0] + batch.layout.padding(), self.state.padding[1] + 1]
         return norm
 
-    def _backward(self, micro: Sequence[PackedBatch]) -> None:
-        counts = _add_counts(self.objective.counts(batch) for batch in micro)
-        for batch in micro:
-            with autocast(self.device, self.dtype):
-                losses = self.objective(self.encoder, batch)
-            loss = combine(losses, counts)
-            self._check(loss, losses, batch)
-            self.scaler.scale(loss).backward()
-            for name, part in losses.items():
-                total = self.state.sums.setdefault(name, [0.0, 0])
-                total[0] += float(part.total.detach())
-                total[1] += part.count
-
-    def _check(self, loss: Tensor, losses: Losses, batch: PackedBatch) -> None:
-        if torch.isfinite(loss):
-            return
-        terms = ", ".join(f"{name} = {float(part.total.detach()):g}" for name, part in losses.items())
-        raise Diverged(
-            f"the loss is not a finite number in step {self.state.step + 1} ({terms}); the step was not taken",
-            where=self.journal.name_documents(batch, rows=_broken_rows(self.encoder, batch)),
-            do=f"lower optimizer.learning_rate or look at these documents; the last checkpoint is in {self.checkpoints.folder}",
-        )
-
-    def _update(self, micro: Sequence[PackedBatch]) -> float:
-        self.scaler.unscale_(self.optimizer)
-        norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), self.run.optimizer.max_grad_norm))
-        if not self.scaler.is_enabled() and not norm < float("inf"):
-            raise Diverged(
-                f"the gradient is not finite in step {self.state.step + 1}; the step was not taken",
-                where=self.journal.name_documents(*micro),
-                do=f"lower optimizer.learning_rate; the last checkpoint is in {self.checkpoints.folder}",
-            )
-        rate = self._learning_rate()
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
-        self.scaler.step(self.optimizer)
-        self.scaler.update()
-        self.optimizer.zero_grad(set_to_none=True)
-        return norm
-
     def _learning_rate(self) -> float:
         """Of the step about to be taken: its middle, so that the first and the last step both move the weights."""
-        done = (self._progress() + self.plan.progress(self.state.step + 1, self._tokens_after())) / 2
+        tokens = self.state.tokens + self.run.batch.tokens * self.run.batch.accumulate
+        done = (self._progress() + self.plan.progress(self.state.step + 1, tokens)) / 2
         return self.run.optimizer.learning_rate * learning_rate_factor(self.run.schedule, done)
-
-    def _tokens_after(self) -> int:
-        return self.state.tokens + self.run.batch.tokens * self.run.batch.accumulate
 
     # --- time --------------------------------------------------------------------------------------------------------
     def _progress(self) -> float:
+        """Share of the phase that is done."""
         return self.plan.progress(self.state.step, self.state.tokens)
 
     def _marks(self, progress: float) -> int:
-        """How many of the run's evaluations lie behind."""
+        """How many of the phase's evaluations lie behind."""
         return int(progress * self._evaluations() + 1e-9)
 
     def _evaluations(self) -> int:
         chosen = self.plan.legs[0].evaluations if self.plan.legs else 0
         return chosen or self.run.keeping.evaluations
 
-    def _plan_first(self, began: float) -> None:
+    def _seconds(self) -> float:
+        """Time spent on the run, over all its resumes."""
+        return time.monotonic() - self.zero
+
+    def _spent(self) -> float:
+        """Time spent on the phase."""
+        return self._seconds() - self.state.began.seconds
+
+    def _plan_first(self) -> None:
         if not isinstance(self.run.until, Minutes) or self.plan.legs or self._follow_record():
             return
-        evaluation = time.monotonic() - began
+        evaluation = self._spent()
         seconds = self._probe(min(PROBE_SECONDS, PROBE_SHARE * 60 * self.run.until.minutes))
         budget = 60 * self.run.until.minutes
         count = min(self.run.keeping.evaluations, max(1, int(EVALUATION_SHARE * budget / max(1e-9, evaluation))))
-        left = budget - (time.monotonic() - began) - evaluation * count
+        left = budget - self._spent() - evaluation * count
         reason = f"{self.run.until.minutes:g} minutes at {1000 * seconds:.0f} ms a step, {count} evaluations"
-        self._decide(Leg(0, steps_left(left, seconds), reason, count))
+        self._decide(steps_left(left, seconds), reason, count)
 
     def _probe(self, budget: float) -> float:
         """Seconds of a step, from real batches whose gradients are thrown away; the random state is put back."""
-        state = random_state(self.device)
+        state = random_state(self.stepper.device)
         times: list[float] = []
         end = time.monotonic() + budget
-        stream = self.batches.since(Cursor())
+        stream = self.batches.since(self.state.cursor)
         while len(times) < 3 or (time.monotonic() < end and not self.stop.signal):
-            micro = [batch.to(self.device) for batch, _ in islice(stream, self.run.batch.accumulate)]
+            micro = [batch.to(self.stepper.device) for batch, _ in islice(stream, self.run.batch.accumulate)]
             start = time.monotonic()
-            self._backward(micro)
-            self.optimizer.zero_grad(set_to_none=True)
+            self.stepper.backward(micro, self.state.step + 1)
+            self.stepper.forget()
             times.append(time.monotonic() - start)
-        set_random_state(state, self.device)
-        self.state.sums = {}
+        set_random_state(state, self.stepper.device)
         return sorted(times[1:])[len(times[1:]) // 2]
 
-    def _replan(self, began: float, evaluation: float) -> None:
+    def _replan(self, evaluation: float) -> None:
         """Minutes again into steps, from the pace so far."""
         if not isinstance(self.run.until, Minutes) or self._progress() > REPLAN_UNTIL:
             return
         if self._follow_record():
             return
-        spent = time.monotonic() - began
-        to_come = self._evaluations() - self._marks(self._progress())
-        pace = (spent - evaluation * self._marks(self._progress())) / self.state.step
-        left = 60 * self.run.until.minutes - spent - evaluation * to_come
-        self._decide(
-            Leg(self.state.step, self.state.step + steps_left(left, pace), f"{1000 * pace:.0f} ms a step so far")
-        )
+        behind = self._marks(self._progress())
+        pace = (self._spent() - evaluation * behind) / (self.state.step - self.state.began.step)
+        left = 60 * self.run.until.minutes - self._spent() - evaluation * (self._evaluations() - behind)
+        self._decide(steps_left(left, pace), f"{1000 * pace:.0f} ms a step so far")
 
     def _follow_record(self) -> bool:
         """Takes the decision an interrupted run had already made at this step, if there is one."""
@@ -260,36 +251,38 @@ class _Run:
             self.journal.write({"kind": "plan", **asdict(recorded)})
         return recorded is not None
 
-    def _decide(self, leg: Leg) -> None:
+    def _decide(self, steps: int, reason: str, evaluations: int = 0) -> None:
+        leg = Leg(self.state.step, self.state.step + steps, reason, evaluations, self.part.number)
         self.plan = self.plan.with_leg(leg)
         self.journal.decide(self.plan.legs)
 
     # --- records, checkpoints ----------------------------------------------------------------------------------------
     def _record(self, norm: float, clock: Interval) -> dict[str, Any]:
+        """`loss` is the plain sum of the losses, as in evaluations; a weight only decides what the gradient is made of."""
         losses = {name: total / max(1, count) for name, (total, count) in self.state.sums.items()}
         padding = self.state.padding[0] / max(1, self.state.padding[1])
         self.state.sums, self.state.padding = {}, [0.0, 0]
         return {
             "kind": "step",
             "step": self.state.step,
-            "total_steps": self.plan.total_steps(self.state.step, self.state.tokens),
+            "total_steps": self.plan.total_steps(self.state.step, self.state.tokens) + self.part.later_steps,
             "tokens": self.state.tokens,
             "seconds": round(self.state.seconds, 3),
             "loss": sum(losses.values()),
             "losses": losses,
-            "learning_rate": self.optimizer.param_groups[0]["lr"],
+            "learning_rate": self.stepper.optimizer.param_groups[0]["lr"],
             "grad_norm": norm,
             "padding": round(padding, 4),
             **clock.rates(self.peak),
         }
 
-    def _measure(self, began: float) -> float:
+    def _measure(self) -> float:
         start = time.monotonic()
         records = self.evaluate(self.state.step)
         for record in records:
             self.journal.write(record)
-        self._replan(began, time.monotonic() - start)
-        self.state.seconds = time.monotonic() - began
+        self._replan(time.monotonic() - start)
+        self.state.seconds = self._seconds()
         loss = float(records[0]["loss"])
         if not math.isfinite(loss):
             raise Diverged(
@@ -299,20 +292,15 @@ class _Run:
         return loss
 
     def _save(self, loss: float | None) -> None:
-        tensors = {
-            "encoder": dict(self.encoder.state_dict()),
-            "objective": dict(self.objective.state_dict()),
-            "optimizer": moments(self.optimizer, self.parameters),
-            "random": random_state(self.device),
-        }
         state = asdict(self.state) | {
             "legs": [asdict(leg) for leg in self.plan.legs],
             "threads": torch.get_num_threads(),
-            "scaler": self.scaler.state_dict(),
+            "scaler": self.stepper.scaler.state_dict(),
         }
         # written before, so that no kill can part the two: a run that falls back forgets what came after its checkpoint
         self.journal.write({"kind": "checkpoint", "step": self.state.step, "path": f"steps/{self.state.step:010d}"})
-        self.checkpoints.save(self.state.step, tensors, state, loss=loss)
+        comparable = loss if self.part.last else None  # phases measure different things: the best is one of the last
+        self.checkpoints.save(self.state.step, self.stepper.tensors(), state, loss=comparable)
 
     def _restore(self) -> bool:
         newest, messages = self.checkpoints.newest()
@@ -327,13 +315,11 @@ class _Run:
         if newest is None:
             return False
         tensors, state = self.checkpoints.load(newest)
-        self.encoder.load_state_dict(tensors["encoder"])
-        self.objective.load_state_dict(tensors["objective"])
-        restore_moments(self.optimizer, self.parameters, tensors["optimizer"])
-        set_random_state(tensors["random"], self.device)
-        self.scaler.load_state_dict(state["scaler"])
-        self.plan = replace(self.plan, legs=tuple(Leg(**leg) for leg in state["legs"]))
-        self.state = State(state["step"], state["tokens"], state["seconds"], Cursor(**state["cursor"]), state["sums"])
+        self.stepper.restore(tensors)
+        self.stepper.scaler.load_state_dict(state["scaler"])
+        self.state = State.of(state)
+        began, legs = self.state.began, tuple(Leg(**leg) for leg in state["legs"])
+        self.plan = replace(self.plan, legs=legs, first_step=began.step, first_tokens=began.tokens)
         if state["threads"] != torch.get_num_threads():
             self.journal.say(
                 f"This run began with {state['threads']} threads and goes on with {torch.get_num_threads()}: "
@@ -352,22 +338,3 @@ def _pull(stream: Iterator[tuple[PackedBatch, Cursor]], count: int) -> list[tupl
             f"a process that makes batches died: {str(error).splitlines()[0]}",
             do="it may have been out of memory: set machine.workers=0, then --resume",
         ) from None
-
-
-def _named_parameters(**modules: nn.Module) -> dict[str, nn.Parameter]:
-    return {f"{name}.{key}": p for name, module in modules.items() for key, p in module.named_parameters()}
-
-
-def _broken_rows(encoder: Encoder, batch: PackedBatch) -> set[int]:
-    """The sequences whose hidden states are not finite; none when the fault is in a head."""
-    with torch.no_grad():
-        broken = ~torch.isfinite(encoder(batch)).all(-1)
-    return set(batch.layout.rows[broken].tolist())
-
-
-def _add_counts(parts: Iterator[Mapping[str, int]]) -> dict[str, int]:
-    total: dict[str, int] = {}
-    for part in parts:
-        for name, count in part.items():
-            total[name] = total.get(name, 0) + count
-    return total

@@ -9,6 +9,8 @@ import secrets
 import struct
 import time
 from collections.abc import Iterator
+from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -48,13 +50,14 @@ class Metrics:
             if record.get("kind") in _CURVES:
                 self._curves.write(record)
 
-    def rewind(self, step: int) -> None:
-        """Forgets what came after a checkpoint: keeps the whole records up to and including `step`, drops a torn last
-        line, and tells TensorBoard to hide later points. To be called before the first `write` of a resumed run."""
+    def rewind(self, step: int, phase: int = 0) -> None:
+        """Forgets what came after a checkpoint: keeps the whole records up to and including `step` of the phases up to
+        `phase`, drops a torn last line, and tells TensorBoard to hide later points. To be called before the first `write`
+        of a resumed run."""
         self._close_file()
         if self.path.is_file():
             with explained(self.path):
-                lines = self.path.read_bytes().split(b"\n")
+                lines = takewhile(partial(_is_within, phase), self.path.read_bytes().split(b"\n"))
                 write_file(self.path, b"".join(line + b"\n" for line in lines if _is_up_to(line, step)))
         with explained(self.path):
             self._curves.hide_from(step + 1)
@@ -155,11 +158,23 @@ def _finite(value: Any) -> Any:
 
 
 def _is_up_to(line: bytes, step: int) -> bool:
+    record = _record(line)
+    return isinstance(record.get("step"), int) and bool(record["step"] <= step)
+
+
+def _is_within(phase: int, line: bytes) -> bool:
+    """False for the record that begins a later phase: its last step and the next one's first records share a number."""
+    record = _record(line)
+    return record.get("kind") != "phase" or bool(record["phase"] <= phase)
+
+
+def _record(line: bytes) -> dict[str, Any]:
+    """A line as a record, empty where it is none."""
     try:
         record = json.loads(line)
     except ValueError:
-        return False
-    return isinstance(record, dict) and isinstance(record.get("step"), int) and record["step"] <= step
+        return {}
+    return record if isinstance(record, dict) else {}
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

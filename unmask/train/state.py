@@ -12,6 +12,16 @@ from torch import Tensor
 from unmask.loader import Cursor
 
 
+@dataclass(frozen=True)
+class Border:
+    """Where the phase that is being trained began; the run's own start for the first."""
+
+    phase: int = 0
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
 @dataclass
 class State:
     """Everything that a step changes and that is no tensor. Data order, masks and learning rate are functions of it."""
@@ -22,6 +32,7 @@ class State:
     cursor: Cursor = field(default_factory=Cursor)
     sums: dict[str, list[float]] = field(default_factory=dict)  # losses since the last record: [total, count]
     padding: list[float] = field(default_factory=lambda: [0.0, 0])  # since the last record: [sum of shares, batches]
+    began: Border = Border()
 
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> State:
@@ -33,7 +44,14 @@ class State:
             Cursor(**saved["cursor"]),
             dict(saved["sums"]),
             saved["padding"],
+            Border(**saved["began"]),
         )
+
+    def next_phase(self) -> State:
+        """At the start of the phase after this one: the data goes on with an epoch, and so with an order, not begun yet."""
+        begun = (self.cursor.pool, self.cursor.batch) != (0, 0)
+        here = Border(self.began.phase + 1, self.step, self.tokens, self.seconds)
+        return State(self.step, self.tokens, self.seconds, Cursor(self.cursor.epoch + begun), began=here)
 
 
 def random_state(device: torch.device) -> dict[str, Tensor]:

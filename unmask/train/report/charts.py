@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from unmask.train.report.curves import Curve
 from unmask.train.report.data import History
-from unmask.train.report.text import figure, visible
+from unmask.train.report.text import figure, loss_name, visible
 
 Unit = Literal["number", "share"]
 _VIEWS = 8  # losses to choose from
@@ -105,7 +105,7 @@ def token_term(history: History) -> str:
 
 def label(name: str) -> str:
     """`losses.mlm` as people write it: MLM; `loss` is the total."""
-    return "total" if name == "loss" else visible(name.partition(".")[2].upper(), 24)
+    return "total" if name == "loss" else visible(loss_name(name.partition(".")[2]), 24)
 
 
 def as_data(history: History, shown: Sequence[Chart]) -> dict[str, Any]:
@@ -118,7 +118,8 @@ def as_data(history: History, shown: Sequence[Chart]) -> dict[str, Any]:
             "series": {name: _series(thinned.curve(name)) for name in names},
         }
     resumes = [record["step"] for record in history.resumes.newest]
-    return {"tables": tables, "charts": [[_view(history, v) for v in c.views] for c in shown], "resumes": resumes}
+    views = [[_view(history, v) for v in c.views] for c in shown]
+    return {"tables": tables, "charts": views, "resumes": resumes, "phases": history.borders}
 
 
 def draw(history: History, chart: Chart) -> Markup:
@@ -138,6 +139,9 @@ def draw(history: History, chart: Chart) -> Markup:
     parts.append(f'<text class="tick" x="{_LEFT - 7}" y="{height - 8}" text-anchor="end">step</text>')
     for tick in nice_ticks(left, right, 6):
         parts.append(f'<text class="tick" x="{x(tick):.1f}" y="{height - 8}" text-anchor="middle">{_step(tick)}</text>')
+    for step in history.borders:
+        at = f"{x(step):.1f}"
+        parts.append(f'<line class="phase" x1="{at}" x2="{at}" y1="{_TOP}" y2="{height - _BOTTOM}"/>')
     if view.reference:
         at = f"{y(view.reference[0]):.1f}"
         parts.append(f'<line class="reference" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{at}" y2="{at}"/>')

@@ -44,9 +44,12 @@ class Thinned:
         self._columns: dict[str, _Column] = {}
         self.last_step = -1
 
-    def add(self, step: int, values: Mapping[str, float]) -> bool:
-        """Takes the finite `values` of one step. A step at or below the last one replaces what came after it; True says so."""
-        again = step <= self.last_step
+    def add(self, step: int, values: Mapping[str, float], *, beside: bool = False) -> bool:
+        """Takes the finite `values` of one step. A step at or below the last one replaces what came after it; True says so.
+
+        `beside` lets an equal step stand: where a phase begins, the same weights are measured in two ways.
+        """
+        again = step < self.last_step or (step == self.last_step and not beside)
         if again:
             self.cut(step - 1)
         self.last_step = step

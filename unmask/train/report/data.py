@@ -42,6 +42,7 @@ class History:
     plans: Listed = field(default_factory=Listed)
     checkpoints: Listed = field(default_factory=Listed)
     resumes: Listed = field(default_factory=Listed)
+    phases: dict[int, int] = field(default_factory=dict)  # phase, counted from 0, to the step it began at
     unreadable: int = 0
 
     def add(self, record: dict[str, Any]) -> bool:
@@ -55,8 +56,22 @@ class History:
             self._evaluation(step, numbers(record))
         elif kind == "sample":
             return self.samples.add(record, step)
+        elif kind == "phase":
+            return self._phase(step, record.get("phase"))
         elif kind in ("plan", "checkpoint", "resume"):
             {"plan": self.plans, "checkpoint": self.checkpoints, "resume": self.resumes}[kind].add(record)
+        return True
+
+    @property
+    def borders(self) -> list[int]:
+        """The steps at which a phase followed another."""
+        return [step for phase, step in self.phases.items() if phase > 0]
+
+    def _phase(self, step: int, phase: object) -> bool:
+        if isinstance(phase, bool) or not isinstance(phase, int) or not 0 <= phase < _KEPT:
+            return False
+        self.phases = {before: at for before, at in self.phases.items() if before < phase} | {phase: step}
+        self.first_evaluation = {}  # what came before measured something else
         return True
 
     def _step(self, step: int, figures: dict[str, float]) -> None:
@@ -66,7 +81,7 @@ class History:
         self.last_step = figures
 
     def _evaluation(self, step: int, figures: dict[str, float]) -> None:
-        self.evaluations.add(step, figures)
+        self.evaluations.add(step, figures, beside=step in self.borders)
         if not self.first_evaluation or step <= self.first_evaluation["step"]:
             self.first_evaluation = figures
         self.last_evaluation = figures

@@ -169,8 +169,10 @@ class Chart {
       const label = svg("text", { class: "tick", x: Math.min(this.x(step), right - 4), y: this.height - 8, "text-anchor": "middle" }, picture);
       label.textContent = shortCount(step);
     }
-    for (const step of data.resumes) {
-      svg("line", { class: "resume", x1: this.x(step), x2: this.x(step), y1: TOP, y2: this.height - BOTTOM }, picture);
+    for (const [kind, steps] of [["resume", data.resumes], ["phase", data.phases]]) {
+      for (const step of steps) {
+        svg("line", { class: kind, x1: this.x(step), x2: this.x(step), y1: TOP, y2: this.height - BOTTOM }, picture);
+      }
     }
     if (this.view.reference) {
       const y = this.y(this.view.reference[0]);

@@ -24,7 +24,17 @@ from unmask.files import write_file
 from unmask.train.report import text
 from unmask.train.report.charts import as_data, charts, draw
 from unmask.train.report.data import History, read_history, read_run
-from unmask.train.report.tables import corpus_parts, figures, flat, plans, settings_groups, status, summary, table
+from unmask.train.report.tables import (
+    corpus_parts,
+    figures,
+    flat,
+    phases,
+    plans,
+    settings_groups,
+    status,
+    summary,
+    table,
+)
 
 
 def write_report(run_folder: Path) -> Path:
@@ -65,6 +75,7 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
         versions=flat(table(run.get("versions"))),
         model=flat(table(run.get("model"))),
         plans=plans(run, history),
+        phases=phases(run, history),
         history=history,
         written=datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         style=Markup(style),  # noqa: S704

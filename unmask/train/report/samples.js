@@ -13,6 +13,8 @@ class Sentence {
       else html(special ? "small" : "bdi", "", text, words);
     });
     if (sentence.more) words.append(" …");
+    this.doubted = html("p", "words doubted", undefined, this.box);
+    this.doubted.dir = "auto";
     const fold = html("details", "", undefined, this.box);
     fold.open = this.box === parent.firstChild;
     html("summary", "", "Guesses word by word", fold);
@@ -53,6 +55,7 @@ class Sentence {
     const all = this.sentence.at[at];
     this.box.hidden = !all;
     if (!all) return [0, 0];
+    this.judge(this.sentence.doubted[at]);
     let right = 0;
     this.places.forEach(({ rows, trail }, place) => {
       const guesses = all[place], best = guesses[0], mark = this.marks.get(place);
@@ -70,6 +73,21 @@ class Sentence {
       trail.forEach((column, i) => column.classList.toggle("now", i === at));
     });
     return [right, this.places.length];
+  }
+
+  // RTD: what the encoder takes for a replacement is marked, what it overlooks underlined.
+  judge(pieces) {
+    this.doubted.hidden = !pieces;
+    this.doubted.replaceChildren();
+    if (!pieces) return;
+    html("small", "", "is it the original?", this.doubted);
+    pieces.forEach(([text, space, chance, replaced], i) => {
+      if (space || !i) this.doubted.append(" ");
+      const doubt = chance >= 0.5, box = doubt ? html("mark", replaced ? "right" : "wrong", undefined, this.doubted)
+        : replaced ? html("u", "", undefined, this.doubted) : this.doubted;
+      const piece = html("bdi", "", text, box);
+      piece.title = percent(chance);
+    });
   }
 
   mark(mark, place, best) {

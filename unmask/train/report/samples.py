@@ -43,7 +43,8 @@ class Samples:
             del self._at[later]
 
     def page(self) -> dict[str, Any]:
-        """What the page shows: {"steps": [...], "sentences": [...]}; a sentence's `at` maps a place in `steps` to its guesses."""
+        """What the page shows: {"steps": [...], "sentences": [...]}; a sentence's `at` maps a place in `steps` to its guesses,
+        and `doubted` to the text an RTD encoder judged."""
         steps = list(self._at)
         page = self._page(steps)
         while len(steps) > 2 and len(json.dumps(page)) > _BYTES:
@@ -58,6 +59,8 @@ class Samples:
                 key = json.dumps([record["tokens"], record["masked"], record["shown"]])
                 sentence = sentences.setdefault(key, _sentence(record))
                 sentence["at"][place] = _guesses(record)
+                if doubted := _doubted(record):
+                    sentence["doubted"][place] = doubted
         return {"steps": steps, "sentences": list(sentences.values())}
 
 
@@ -105,6 +108,7 @@ def _sentence(record: dict[str, Any]) -> dict[str, Any]:
         "truth": [shown[place][0] for place in masked],
         "saw": saw,
         "at": {},
+        "doubted": {},
     }
 
 
@@ -126,6 +130,28 @@ def _guesses(record: dict[str, Any]) -> list[list[list[Any]]]:
             for token, share in by_place[place][:_GUESSES]
         ]
         for place in _places(record)
+    ]
+
+
+def _doubted(record: dict[str, Any]) -> list[list[Any]]:
+    """RTD: the text with draws in its blanks as [text, blank before, chance given that it is not the original, 1 if it is not].
+
+    Empty for goals that judge no tokens, and for a record of another shape.
+    """
+    filled, doubts = record.get("filled"), record.get("doubts")
+    if (
+        not isinstance(filled, list)
+        or not isinstance(doubts, list)
+        or not len(filled) == len(doubts) == len(record["tokens"])
+    ):
+        return []
+    chances = [number(chance) for chance in doubts[:_PIECES]]
+    if None in chances or not all(isinstance(token, str) for token in filled):
+        return []
+    wrong = [int(a != b) for a, b in zip(filled, record["tokens"], strict=True)]
+    return [
+        [text, int(space), round(chance or 0.0, 2), replaced]
+        for (text, space), chance, replaced in zip(pieces(filled[:_PIECES]), chances, wrong, strict=False)
     ]
 
 

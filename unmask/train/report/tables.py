@@ -13,7 +13,7 @@ from unmask.train.report.charts import label, token_term
 from unmask.train.report.data import History
 
 _LONGEST_VALUE = 400
-_ROWS, _BARS = 400, 64
+_ROWS, _BARS, _PHASES = 400, 64, 100
 _LENGTHS = {"lengths": "Documents", "sentence_lengths": "Sentences"}
 
 
@@ -49,6 +49,23 @@ def plans(run: dict[str, Any], history: History) -> list[dict[str, Any]]:
     return list(history.plans.newest) or [plan for plan in listed if isinstance(plan, dict)]
 
 
+def phases(run: dict[str, Any], history: History) -> list[tuple[str, str, str]]:
+    """For each phase the step it began at, how long it is and what it changes; the first row is the run's own beginning."""
+    run_settings = table(run.get("run"))
+    later = run_settings.get("phases")
+    wanted = [run_settings, *(table(phase) for phase in later)] if isinstance(later, list) else []
+    rows = []
+    for number, phase in enumerate(wanted[:_PHASES]):
+        until = table(phase.get("until"))
+        length = until.get(str(until.get("kind")))
+        changes = phase.get("changes") if number else None
+        began = "–" if number not in history.phases else text.count(history.phases[number])
+        listed = ", ".join(map(str, changes)) if isinstance(changes, list) else ""
+        shown = f"{_written(length)} {_written(until.get('kind'))}"
+        rows.append((began, shown, text.visible(listed, _LONGEST_VALUE)))
+    return rows
+
+
 def status(run: dict[str, Any], history: History) -> Status:
     """The run's state when the page was written."""
     result = run.get("result")
@@ -75,7 +92,8 @@ def summary(history: History, unigram_entropy: float | None) -> str:
     if first is None or now is None or history.first_evaluation["step"] == history.last_evaluation["step"]:
         return words + "."
     verb = "fell" if now < first else "went"
-    words += f"; its held-out {_term_name(term)} {verb} from {first:.2f} to {now:.2f} nats a token"
+    where = "in its last phase its" if history.borders else "its"
+    words += f"; {where} held-out {_term_name(term)} {verb} from {first:.2f} to {now:.2f} nats a token"
     if unigram_entropy is None:
         return words + "."
     gap = unigram_entropy - now

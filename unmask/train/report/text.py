@@ -28,6 +28,11 @@ def one_line(text: object) -> str:
     return visible(_BLANKS.sub(" ", str(text)).strip())
 
 
+def loss_name(name: str) -> str:
+    """A loss as people write it: MLM, NSP, SBO, but causal, infill, loss."""
+    return one_line(name.upper() if len(name) == 3 else name)
+
+
 def number(value: object) -> float | None:
     """A finite number out of JSON; None for anything else (null, NaN, text, true, an integer no float can hold)."""
     if isinstance(value, bool) or not isinstance(value, int | float):

@@ -1,18 +1,12 @@
-"""Published encoders as functions that return a configuration. A variant is `dataclasses.replace(bert_base(), …)`.
+"""BERT, and SpanBERT, which is the same network.
 
-Sizes: BERT base and large from Devlin et al. 2019, section 3; tiny to medium from Turc et al. 2019 ("Well-Read Students
-Learn Better"), table 1; `bert_base_chinese` is the released character model for Chinese.
+Sizes: base and large from Devlin et al. 2019, section 3; tiny to medium from Turc et al. 2019 ("Well-Read Students Learn
+Better"), table 1; `bert_base_chinese` is the released character model for Chinese.
 """
 
 from __future__ import annotations
 
-import difflib
-import inspect
-import sys
-from collections.abc import Callable
-
 from unmask.config import EncoderConfig
-from unmask.errors import UnmaskError
 
 
 def _bert(layers: int, hidden: int, vocab_size: int) -> EncoderConfig:
@@ -58,25 +52,14 @@ def bert_large(vocab_size: int = 30522) -> EncoderConfig:
 
 def bert_base_chinese(vocab_size: int = 21128) -> EncoderConfig:
     """BERT base over Chinese characters: 102 M parameters with the published vocabulary."""
-    return _bert(12, 768, vocab_size)
+    return bert_base(vocab_size)
 
 
-def names() -> list[str]:
-    """The presets by name, in the order of this file."""
-    return [
-        name
-        for name, value in vars(sys.modules[__name__]).items()
-        if inspect.isfunction(value) and name.startswith("bert_")
-    ]
+def spanbert_base(vocab_size: int = 28996) -> EncoderConfig:
+    """BERT base with the cased vocabulary (Joshi et al. 2020, section 4.2): 108 M parameters."""
+    return bert_base(vocab_size)
 
 
-def preset(name: str) -> Callable[..., EncoderConfig]:
-    """The preset function called `name`; dashes count as underscores."""
-    if (name := name.replace("-", "_")) not in names():
-        near = difflib.get_close_matches(name, names(), n=1)
-        raise UnmaskError(
-            f"no preset is called {name!r}",
-            do=f"{f'did you mean {near[0]}? ' if near else ''}there are: {', '.join(names())}",
-        )
-    function: Callable[..., EncoderConfig] = getattr(sys.modules[__name__], name)
-    return function
+def spanbert_large(vocab_size: int = 28996) -> EncoderConfig:
+    """BERT large with the cased vocabulary: 333 M parameters."""
+    return bert_large(vocab_size)

@@ -1,0 +1,114 @@
+"""What a family of published models is to us: how its configuration is spelled and what its tensors are called."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from unmask.config import EncoderConfig, Rope
+from unmask.errors import UnmaskError
+from unmask.hub.fields import LIMITS, Fields, refusal
+from unmask.hub.names import Row
+
+HeadRows = Callable[[EncoderConfig, int], tuple[Row, ...]]  # the number is the decoder's layers
+
+
+@dataclass(frozen=True)
+class Family:
+    """One `model_type`.
+
+    `read` and `write` map its configuration; `write(config)` may give nonsense for a config of another family, which
+    `speaks` finds out by reading it back. `classes` go from the heads a class has to its name, the fullest first. Names that
+    begin with one of `outside` stand beside the encoder, others get `prefix` in front in every class but the bare one.
+    """
+
+    model_type: str
+    prefix: str
+    outside: tuple[str, ...]
+    read: Callable[[Fields], EncoderConfig]
+    write: Callable[[EncoderConfig], dict[str, Any]]
+    encoder: Callable[[EncoderConfig], tuple[Row, ...]]
+    heads: Mapping[str, HeadRows]
+    classes: Mapping[frozenset[str], str]
+    tied: Mapping[str, str]  # second names of a tensor that may be stored: {second: first}
+    block: str = "encoder.layer.{i}."  # what block i's tensors are called
+    blocks: str = "num_hidden_layers"  # our size that says how many there are
+    decoder_block: str = ""  # the same for a decoder
+    renamed: Mapping[str, str] = field(default_factory=dict)  # our size: its field there
+    old_names: tuple[tuple[str, str], ...] = ()  # (how a name may begin in older files, how it begins now)
+    buffers: frozenset[str] = frozenset()  # stored by some versions; they follow from the shapes
+    token_ids: Mapping[str, str] = field(
+        default_factory=dict
+    )  # token fields of the configuration: {field: cls, sep, …}
+
+    def config(self, data: Mapping[str, Any], where: str) -> EncoderConfig:
+        """The EncoderConfig of a configuration; UnmaskError for what can't be computed, is unknown or out of range."""
+        fields = Fields(data, where)
+        try:
+            config = self.read(fields)
+        except ValueError as error:
+            raise refusal(self._in_their_words(str(error)), where) from None
+        fields.finish()
+        for name, limit in LIMITS.items():
+            if getattr(config, name) > limit:
+                raise refusal(f"{name} is {getattr(config, name):,}, more than {limit:,}", where)
+        return config
+
+    def _in_their_words(self, text: str) -> str:
+        return re.sub(r"\w+", lambda word: self.renamed.get(word[0], word[0]), text)
+
+    def speaks(self, config: EncoderConfig) -> bool:
+        """Whether this family's configuration can say all of `config` (how weights began does not matter)."""
+        try:
+            back = self.config(self.write(config), "")
+        except UnmaskError:
+            return False
+        same = replace(back, initializer=config.initializer, initializer_range=config.initializer_range)
+        return meaning(same) == meaning(config)
+
+    def kinds(self, heads: Mapping[str, Sequence[str]], config: EncoderConfig, decoder_layers: int) -> frozenset[str]:
+        """The most of these heads (kind: names of its tensors) that one class has, tensor for tensor.
+
+        An enhanced mask decoder's table of places has no class; its MLM head is the same without it.
+        """
+
+        def fits(kind: str) -> bool:
+            rows = self.heads[kind](config, decoder_layers)
+            needed, known = {row.ours for row in rows if not row.optional}, {row.ours for row in rows}
+            return needed <= set(heads[kind]) <= known | {"positions.weight"}
+
+        fitting = {kind for kind in heads if kind in self.heads and fits(kind)}
+        return next((kinds for kinds in self.classes if kinds <= fitting), frozenset())
+
+    def full(self, name: str, *, bare: bool) -> str:
+        """A name of ours-there as the class stores it."""
+        return name if bare or name.startswith(self.outside) else self.prefix + name
+
+    def canonical(self, name: str) -> str:
+        """A stored name without the class's prefix, and as newer files spell it."""
+        name = name.removeprefix(self.prefix) if self.prefix else name
+        for old, new in self.old_names:
+            if name.startswith(old):
+                name = new + name.removeprefix(old)
+        for old, new in ((".gamma", ".weight"), (".beta", ".bias")):
+            if name.endswith(old):
+                name = name.removesuffix(old) + new
+        return name
+
+
+def meaning(config: EncoderConfig) -> EncoderConfig:
+    """The configuration with its zeros spelled out, and without settings that nothing depends on: equal for equal networks."""
+    places, local = config.positions, any(config.window_of(layer) for layer in range(config.num_hidden_layers))
+    if isinstance(places, Rope) and (not local or places.local_theta == places.theta):
+        places = replace(places, local_theta=0.0)
+    return replace(
+        config,
+        positions=places,
+        head_size=config.key_size,
+        num_hidden_groups=config.num_blocks,
+        local_attention=config.local_attention if local else 0,
+        global_attn_every_n_layers=config.global_attn_every_n_layers if local else 1,
+        conv_act=config.conv_act if config.conv_kernel_size else EncoderConfig.conv_act,
+    )

@@ -1,0 +1,74 @@
+"""A saved model into a network that exists: to go on with its training."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+from torch import Tensor, nn
+
+from unmask.config import EncoderConfig
+from unmask.errors import UnmaskError
+from unmask.hub.family import meaning
+from unmask.hub.files import LoadedModel, load_model
+from unmask.hub.weights import TABLES, State
+from unmask.nn.encoder import Encoder
+from unmask.objectives.base import Joint
+from unmask.objectives.replaced import ReplacedTokenObjective
+
+# Settings that two models may differ in and still share weights.
+FREE = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer", "initializer_range", "pad_token_id")
+
+
+def restore_into(encoder: Encoder, objective: Joint | None, loaded: LoadedModel) -> list[str]:
+    """Copies the folder's weights into a network; returns the parameters of heads it had nothing for.
+
+    Those keep the values they had ("mlm.transform.dense.weight", …). A generator comes from the folder's own. Raises
+    UnmaskError when the two encoders differ.
+    """
+    _require_same(encoder.config, loaded.config)
+    encoder.load_state_dict(loaded.encoder)
+    new = []
+    for kind, part in {} if objective is None else objective.members().items():
+        pooler = loaded.heads.get("pooler", {}) if kind in ("nsp", "sop") else {}
+        new += fill_head(part.get_submodule("head"), loaded.heads.get(kind) or pooler, kind)
+        if isinstance(part, ReplacedTokenObjective):
+            new += _restore_generator(encoder, part, loaded)
+    return new
+
+
+def _restore_generator(encoder: Encoder, part: ReplacedTokenObjective, loaded: LoadedModel) -> list[str]:
+    """The generator's weights, and, with disentangled tables, what is left of the encoder's besides."""
+    head = part.mlm.get_submodule("head")
+    if loaded.generator_folder is None:
+        new = [f"rtd.generator.{name}" for name in part.generator.state_dict()] + fill_head(head, {}, "rtd.mlm")
+    else:
+        generator = load_model(loaded.generator_folder)
+        _require_same(part.generator.config, generator.config)
+        own = part.generator.embeddings.tokens is not None
+        part.generator.load_state_dict({k: v for k, v in generator.encoder.items() if own or k not in TABLES})
+        new = fill_head(head, generator.heads.get("mlm", {}), "rtd.mlm")
+    encoder.load_state_dict(part.unsettle(loaded.encoder))
+    return new
+
+
+def fill_head(head: nn.Module, state: State, name: str) -> list[str]:
+    """Copies what there is into a head, and returns what it lacks; UnmaskError for another shape."""
+    own: dict[str, Tensor] = head.state_dict()
+    for key, tensor in state.items():
+        if key in own and own[key].shape != tensor.shape:
+            raise UnmaskError(
+                f"{name}.{key} is {list(own[key].shape)} in this run, but {list(tensor.shape)} in the model to go on from",
+                do="give the objective the settings that model was trained with",
+            )
+    missing: list[str] = head.load_state_dict({k: v for k, v in state.items() if k in own}, strict=False).missing_keys
+    return [f"{name}.{key}" for key in missing]
+
+
+def _require_same(here: EncoderConfig, there: EncoderConfig) -> None:
+    here, there = meaning(here), meaning(there)
+    for name in (field.name for field in fields(EncoderConfig) if field.name not in FREE):
+        if getattr(here, name) != getattr(there, name):
+            raise UnmaskError(
+                f"{name} is {getattr(here, name)} in this run, but {getattr(there, name)} in the model to go on from",
+                do=f"set encoder.{name}={getattr(there, name)}",
+            )

@@ -1,0 +1,129 @@
+"""How attention knows where tokens stand: what is the same for every layer is computed once a batch.
+
+Legend: T tokens, L longest, D hidden_size, H heads, K head size, S sequences of a group, R rows of a relative table.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from unmask.batch import Layout
+from unmask.config import Disentangled, EncoderConfig, RelativeBias, Rope
+from unmask.nn.parts import build_norm
+
+
+@dataclass(frozen=True)
+class Turns:
+    """RoPE's angles as cosine and sine, each [T, 1, K/2], of global and of local layers."""
+
+    everywhere: tuple[Tensor, Tensor]
+    local: tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Bias:
+    """T5's numbers per head and distance, [1, H, L, L]."""
+
+    scores_1HLL: Tensor
+
+    def extra(self, q_SHLK: Tensor, k_SHLK: Tensor) -> Tensor:
+        """What is added to the scores of sequences of this length."""
+        longest = q_SHLK.shape[2]
+        return self.scores_1HLL[:, :, :longest, :longest]
+
+
+@dataclass(frozen=True)
+class Relative:
+    """DeBERTa's table of relative places, and which row [L, L] stands between query i and key j."""
+
+    table_RD: Tensor
+    rows_LL: Tensor
+
+
+Known = Turns | Bias | Relative | None
+
+
+class Places(nn.Module):
+    """The shared table of relative places, where a model has one, and what a batch's layout makes of it."""
+
+    def __init__(self, config: EncoderConfig):
+        super().__init__()
+        self.config = config
+        match config.positions:
+            case RelativeBias(num_buckets=buckets):
+                self.table = nn.Embedding(buckets, config.num_attention_heads)
+            case Disentangled() as d:
+                self.table = nn.Embedding(2 * d.span, config.hidden_size)
+                self.norm = build_norm(config, config.hidden_size) if d.normed else nn.Identity()
+                self.dropout = nn.Dropout(config.hidden_dropout_prob)
+
+    def forward(self, layout: Layout) -> Known:
+        at = torch.arange(layout.longest, device=layout.position_ids.device)
+        match self.config.positions:
+            case Rope() as rope:
+                everywhere = turns(layout.position_ids, rope.theta, self.config.key_size)
+                if not rope.local_theta or rope.local_theta == rope.theta:
+                    return Turns(everywhere, everywhere)
+                return Turns(everywhere, turns(layout.position_ids, rope.local_theta, self.config.key_size))
+            case RelativeBias() as relative:
+                buckets = t5_buckets(at[None, :] - at[:, None], relative, both_sides=not self.config.causal)
+                return Bias(self.table(buckets).permute(2, 0, 1)[None])
+            case Disentangled() as d:
+                first, last = _rows_within(layout.longest, d)  # short sequences need a few rows only
+                rows = (deberta_buckets(at[:, None] - at[None, :], d) + d.span).clamp(first, last) - first
+                return Relative(self.dropout(self.norm(self.table.weight[first : last + 1])), rows)
+        return None
+
+
+def _rows_within(longest: int, d: Disentangled) -> tuple[int, int]:
+    """The first and last row of the table that sequences of this length reach, worked out without asking the device."""
+    farthest = deberta_buckets(torch.tensor([1 - longest, longest - 1], device="cpu"), d) + d.span
+    first, last = farthest.clamp(0, 2 * d.span - 1).tolist()
+    return int(first), int(last)
+
+
+def turns(position_ids: Tensor, theta: float, key_size: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine [T, 1, K/2] of place × theta^(-2i/K) (Su et al. 2021, section 3.2.2)."""
+    steps = torch.arange(0, key_size, 2, device=position_ids.device, dtype=torch.float32) / key_size
+    angles = position_ids[:, None, None].float() * (1.0 / theta**steps)
+    return angles.cos(), angles.sin()
+
+
+def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
+    """Turns the pairs (i, i + K/2) of the last dimension; [T, …, K] with angles [T, 1, K/2]."""
+    a, b = x.chunk(2, -1)
+    return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
+
+
+def t5_buckets(distance: Tensor, relative: RelativeBias, *, both_sides: bool) -> Tensor:
+    """Bucket of each key's distance from its query: near ones alone, far ones on a logarithmic scale (T5 section 2.1).
+
+    A decoder never looks ahead, so all of its buckets are for what lies behind.
+    """
+    buckets = relative.num_buckets
+    side = torch.zeros_like(distance)
+    if both_sides:
+        buckets //= 2
+        side = (distance > 0).long() * buckets
+        distance = distance.abs()
+    else:
+        distance = -distance.clamp(max=0)
+    exact = buckets // 2
+    ratio = torch.log(distance.clamp(min=1).float() / exact) / math.log(relative.max_distance / exact)
+    far = (exact + (ratio * (buckets - exact)).long()).clamp(max=buckets - 1)
+    return side + torch.where(distance < exact, distance, far)
+
+
+def deberta_buckets(distance: Tensor, d: Disentangled) -> Tensor:
+    """Row of each distance, counted from the middle: itself (v1), or beyond half of the buckets logarithmic (v2 section 3)."""
+    if not d.position_buckets:
+        return distance
+    middle = d.position_buckets // 2
+    size = distance.abs().clamp(min=1)
+    ratio = torch.log(size / middle) / math.log((d.max_relative_positions - 1) / middle)
+    far = torch.ceil(ratio * (middle - 1)) + middle
+    return torch.where(distance.abs() <= middle, distance.float(), far * distance.sign()).long()

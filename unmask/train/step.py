@@ -1,0 +1,131 @@
+"""One optimizer step: forward and backward over its micro-batches, then one update. It names no model and no objective: it
+adds sums, divides by counts, and steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from unmask.batch import PackedBatch
+from unmask.config import RunConfig
+from unmask.errors import UnmaskError
+from unmask.nn.encoder import Encoder
+from unmask.objectives.base import Losses, Objective, combine
+from unmask.train.journal import Journal
+from unmask.train.machine import autocast, choose_device, choose_precision
+from unmask.train.optimise import build_optimizer, moments, restore_moments
+from unmask.train.state import random_state, set_random_state
+
+Tensors = Mapping[str, Mapping[str, Tensor]]
+
+
+class Diverged(UnmaskError):
+    """The loss or the gradient is no longer a number. Nothing of that step reached the weights."""
+
+    exit_code = 1
+
+
+@dataclass(eq=False)
+class Stepper:
+    """The network on its device with its optimizer; `last_good` says where the last checkpoint is, for error messages."""
+
+    run: RunConfig
+    encoder: Encoder
+    objective: Objective
+    journal: Journal
+    last_good: str
+
+    def __post_init__(self) -> None:
+        self.device = choose_device(self.run.machine)
+        self.dtype = choose_precision(self.run.machine, self.device)
+        self.encoder.to(self.device)
+        self.objective.to(self.device)
+        self.parameters = _named_parameters(encoder=self.encoder, objective=self.objective)
+        self.optimizer = build_optimizer(self.run.optimizer, self.parameters)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+
+    def backward(self, micro: Sequence[PackedBatch], step: int) -> dict[str, list[float]]:
+        """Gradients of step number `step`; returns [sum, count] of each loss. Raises Diverged before a broken gradient."""
+        counts = _add_counts(self.objective.counts(batch) for batch in micro)
+        sums: dict[str, list[float]] = {}
+        for batch in micro:
+            with autocast(self.device, self.dtype):
+                losses = self.objective(self.encoder, batch)
+            loss = combine(losses, counts)
+            self._check(loss, losses, batch, step)
+            self.scaler.scale(loss).backward()
+            for name, part in losses.items():
+                total = sums.setdefault(name, [0.0, 0])
+                total[0] += float(part.total.detach())
+                total[1] += part.count
+        return sums
+
+    def update(self, micro: Sequence[PackedBatch], step: int, learning_rate: float) -> float:
+        """Moves the weights and forgets the gradient; returns its norm before clipping."""
+        self.scaler.unscale_(self.optimizer)
+        norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), self.run.optimizer.max_grad_norm))
+        if not self.scaler.is_enabled() and not norm < float("inf"):
+            raise Diverged(
+                f"the gradient is not finite in step {step}; the step was not taken",
+                where=self.journal.name_documents(*micro),
+                do=f"lower optimizer.learning_rate; {self.last_good}",
+            )
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.forget()
+        return norm
+
+    def forget(self) -> None:
+        """Throws the gradient away."""
+        self.optimizer.zero_grad(set_to_none=True)
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """Everything that training changes, by the groups a checkpoint holds."""
+        return {
+            "encoder": dict(self.encoder.state_dict()),
+            "objective": dict(self.objective.state_dict()),
+            "optimizer": moments(self.optimizer, self.parameters),
+            "random": random_state(self.device),
+        }
+
+    def restore(self, tensors: Tensors) -> None:
+        """Puts back what `tensors` gave."""
+        self.encoder.load_state_dict(dict(tensors["encoder"]))
+        self.objective.load_state_dict(dict(tensors["objective"]))
+        restore_moments(self.optimizer, self.parameters, tensors["optimizer"])
+        set_random_state(tensors["random"], self.device)
+
+    def _check(self, loss: Tensor, losses: Losses, batch: PackedBatch, step: int) -> None:
+        if torch.isfinite(loss):
+            return
+        terms = ", ".join(f"{name} = {float(part.total.detach()):g}" for name, part in losses.items())
+        raise Diverged(
+            f"the loss is not a finite number in step {step} ({terms}); the step was not taken",
+            where=self.journal.name_documents(batch, rows=_broken_rows(self.encoder, self.objective, batch)),
+            do=f"lower optimizer.learning_rate or look at these documents; {self.last_good}",
+        )
+
+
+def _named_parameters(**modules: nn.Module) -> dict[str, nn.Parameter]:
+    return {f"{name}.{key}": p for name, module in modules.items() for key, p in module.named_parameters()}
+
+
+def _broken_rows(encoder: Encoder, objective: Objective, batch: PackedBatch) -> set[int]:
+    """The sequences whose hidden states are not finite; none when the fault is in a head."""
+    with torch.no_grad():
+        broken = ~torch.isfinite(encoder(batch, *objective.tables())).all(-1)
+    return set(batch.layout.rows[broken].tolist())
+
+
+def _add_counts(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: dict[str, int] = {}
+    for part in parts:
+        for name, count in part.items():
+            total[name] = total.get(name, 0) + count
+    return total
