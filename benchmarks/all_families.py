@@ -88,7 +88,10 @@ def _train(name: str, corpus: Path, folder: Path, steps: int) -> None:
         keeping=Keeping(evaluations=6, evaluation_tokens=16_384, keep_last=1, keep_best=False),
         machine=Machine(workers=0),
     )
-    road.pretrain(_learnable(run), folder, view=lambda record: None)
+    if (folder / "run.json").exists():  # it was interrupted
+        road.resume(folder, view=lambda record: None)
+    else:
+        road.pretrain(_learnable(run), folder, view=lambda record: None)
 
 
 def _learnable(run: RunConfig) -> RunConfig:

@@ -30,6 +30,7 @@ from unmask.config import (
     SpanBoundary,
     Steps,
 )
+from unmask.errors import UnmaskError
 from unmask.loader import Cursor
 from unmask.nn.cost import count_parameters
 from unmask.text.families import Like
@@ -187,9 +188,57 @@ def test_continued_rtd_starts_where_the_model_ended(small_corpus: Path, tmp_path
     assert after == pytest.approx(before, rel=1e-4)
 
 
+def test_a_continued_generator_is_as_large_as_the_models_whatever_the_recipe_says(
+    small_corpus: Path, tmp_path: Path
+) -> None:
+    half = ReplacedTokens(masking=BLANKS, generator_width=0.5, generator_depth=0.5)
+    road.pretrain(run_of(small_corpus, "electra", objectives=(half,)), tmp_path / "first", view=ignore)
+    other = replace(half, generator_width=1.0, generator_depth=1.0)
+    start = str(tmp_path / "first" / "model")
+    run = road.fit_to_corpus(run_of(small_corpus, "electra", objectives=(other,), start_from=start))
+    assert run.objectives == (half,)
+    assert not road.build(run, Corpus.open(small_corpus, "train").vocabulary).notes
+
+
 def test_disentangled_tables_begin_at_the_generators(small_corpus: Path) -> None:
     """E_delta is 0 (DeBERTa-v3 section 3.3), so that both begin with the same vectors."""
     model = road.build(run_of(small_corpus, "deberta-v3"), Corpus.open(small_corpus, "train").vocabulary)
     assert not model.encoder.embeddings.tokens.weight.any()
     plain = road.build(run_of(small_corpus, "electra"), Corpus.open(small_corpus, "train").vocabulary)
     assert plain.encoder.embeddings.tokens.weight.any()
+
+
+def test_the_card_names_the_class_that_was_written_not_the_one_that_has_the_goal(tmp_path: Path) -> None:
+    """A BERT that learned by infill is a BertModel to others: its decoder lies beside it, under our names."""
+    run = run_of(corpus_like(tmp_path, "t5"), "t5", encoder=BERT, until=Steps(steps=1))
+    road.pretrain(run, tmp_path / "run", view=ignore)
+    model = tmp_path / "run" / "model"
+    (architecture,) = json.loads((model / "config.json").read_text())["architectures"]
+    card = (model / "README.md").read_text()
+    assert architecture == "BertModel" and "import BertModel, " in card and "Seq2Seq" not in card
+
+
+@pytest.mark.parametrize(
+    ("family", "changes", "words"),
+    [
+        ("gpt", {}, "the causal objective and encoder.causal go together"),
+        ("t5", {}, "the infill objective needs encoder.embedding_size 0"),
+        ("roberta", {"examples": FullSentences(max_length=128)}, "max_length 128 exceeds"),
+    ],
+)
+def test_a_model_that_cannot_do_what_the_run_asks_is_refused_in_a_sentence(
+    small_corpus: Path, tmp_path: Path, family: str, changes: dict[str, Any], words: str
+) -> None:
+    encoder = replace(BERT, embedding_size=16, max_position_embeddings=64)
+    road.pretrain(run_of(small_corpus, "roberta", encoder=encoder), tmp_path / "run", view=ignore)
+    model = tmp_path / "run" / "model"
+    with pytest.raises(UnmaskError, match=f"the model to start from does not fit this run: .*{words}") as error:
+        run_of(small_corpus, family, start_from=str(model), **changes)  # fitted to corpus and model
+    assert error.value.where == str(model)
+
+
+def test_examples_that_need_a_token_the_tokenizer_lacks_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    run = run_of(corpus_like(tmp_path, "gpt2"), "gpt")
+    with pytest.raises(UnmaskError, match="no cls token"):
+        road.pretrain(replace(run, examples=Pairs(max_length=64)), tmp_path / "run", view=ignore)
+    assert not (tmp_path / "run").exists()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from unmask.config import RunConfig
 from unmask.train.report.text import loss_name
 
-# For each kind of goal the class transformers loads the model by, and its task: the first that a run has decides.
+# For each kind of head the class transformers loads the model by, and its task: the first that the folder's class has decides.
 USES = {
     "mlm": ("AutoModelForMaskedLM", "fill-mask"),
     "causal": ("AutoModelForCausalLM", "text-generation"),
@@ -26,22 +26,21 @@ def model_card(
     encoder_parameters: int,
     trained_parameters: int,
     *,
-    transformers: bool = True,
+    architecture: str = "",
+    held: Collection[str] = (),
 ) -> str:
     """Markdown with the front matter model hubs read; every figure in it was measured in the run.
 
-    `trained_parameters` counts heads, generator and decoder too; without `transformers` the folder is one that only unmask
-    loads.
+    `trained_parameters` counts heads, generator and decoder too. `architecture` is the class of transformers that the folder
+    was written for, with the heads `held`; without one, only unmask loads it.
     """
-    e = run.encoder
+    e, cut = run.encoder, run.examples
     train = corpus.get("splits", {}).get("train", {})
     kinds = [goal.kind for goal in run.objectives]
-    loader, task = next(use for kind, use in USES.items() if kind in kinds)
-    library = "transformers" if transformers else "unmask"
-    shape = run.examples.kind.replace("_", " ")
-    pipeline = f"\npipeline_tag: {task}" if task and transformers else ""
+    loader, task = next((use for kind, use in USES.items() if kind in held), (architecture, "feature-extraction"))
+    pipeline = f"\npipeline_tag: {task}" if task and architecture else ""
     return f"""---
-library_name: {library}{pipeline}
+library_name: {"transformers" if architecture else "unmask"}{pipeline}
 tags: [unmask]
 ---
 
@@ -50,12 +49,12 @@ tags: [unmask]
 {e.num_hidden_layers} layers, {e.hidden_size} wide, {e.num_attention_heads} heads, {e.vocab_size:,} tokens,
 {encoder_parameters:,} parameters ({trained_parameters:,} with everything that was trained beside it).
 
-- Objectives: {" + ".join(map(loss_name, kinds))}, on {shape} of up to {run.examples.max_length} tokens
+- Objectives: {" + ".join(map(loss_name, kinds))}, on {cut.kind.replace("_", " ")} of up to {cut.max_length} tokens
 - Corpus: {train.get("documents", 0):,} documents, {train.get("tokens", 0):,} tokens
 - {_quality(evaluation)}
 
 ```python
-{_usage(loader, task) if transformers else _OURS}
+{_usage(loader, task) if architecture else _OURS}
 ```
 
 Every setting of the run is in `unmask.json`.

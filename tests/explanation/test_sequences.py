@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from texts import CHINESE, ENGLISH, OTHER, drawn
+from texts import CHINESE, ENGLISH, HIDING, OTHER, drawn
 
 from unmask.explanation import explain
 from unmask.explanation.result import Sequence
@@ -123,3 +123,11 @@ def test_the_text_of_a_word_is_read_from_the_text() -> None:
     """Byte-level pieces can't be read in Chinese; the words they form can."""
     (one,) = explain(CHINESE, preset="roberta_base").sequences
     assert "自然语言" in one.word_texts and "".join(one.word_texts) == CHINESE
+
+
+@pytest.mark.parametrize("objective", HIDING)
+def test_a_text_too_short_for_a_target_is_explained_without_one(objective: str) -> None:
+    found = [explain("a", objective=objective, seed=seed) for seed in range(4)]
+    without = [e for e in found if not any(e.sequences[0].fates)]
+    assert without and all(one.spans == () for e in without for one in e.sequences)
+    assert all(any("no target" in note for note in e.notes) for e in without)

@@ -18,6 +18,7 @@ from theirs import opened, our_outputs, require_equal, their_outputs
 from unmask.batch import PackedBatch
 from unmask.config import (
     EncoderConfig,
+    Infill,
     MaskedTokens,
     Objectives,
     ReplacedTokens,
@@ -158,8 +159,9 @@ def test_a_generator_is_written_again_with_its_encoder(tmp_path: Path) -> None:
 def test_a_generator_of_another_size_than_the_run_says_is_refused(tmp_path: Path) -> None:
     saved_replaced("electra", tmp_path / "model")
     encoder, objective = our_network(VARIANTS["electra"], [ReplacedTokens(generator_width=1.0, generator_depth=0.67)])
-    with pytest.raises(UnmaskError, match="hidden_size is 48 in this run, but 24 in the model to go on from"):
+    with pytest.raises(UnmaskError, match="the generator's hidden_size is 48 in this run, but 24 in") as error:
         restore_into(encoder, objective, load_model(tmp_path / "model"))
+    assert "generator_width" in error.value.do and "encoder." not in error.value.do
 
 
 @pytest.mark.parametrize("part", ["generator", "head"])
@@ -207,12 +209,21 @@ HEADS: dict[str, tuple[EncoderConfig, tuple[Objectives, ...], str, set[str]]] = 
         replace(VARIANTS["modernbert"], type_vocab_size=2), (MaskedTokens(), SentenceOrder()), "UnmaskEncoder", {"mlm", "sop"},
     ),
     "rms-bert": (replace(VARIANTS["bert"], norm="rms"), (MaskedTokens(), SentencePair()), "UnmaskEncoder", {"mlm", "nsp"}),
+    "infill-deberta": (V3, (Infill(),), "DebertaV2Model", {"infill"}),
+    "infill-shallow-rope": (VARIANTS["modernbert"], (Infill(num_decoder_layers=1),), "ModernBertModel", {"infill"}),
+    "infill-rms-bert": (replace(VARIANTS["bert"], norm="rms"), (Infill(),), "UnmaskEncoder", {"infill"}),
+    "no-segments-bert": (  # their class adds a segment's row whatever the table holds
+        replace(VARIANTS["bert"], type_vocab_size=0), (MaskedTokens(),), "UnmaskEncoder", {"mlm"},
+    ),
     "shared-deberta": (replace(V3, num_hidden_groups=1), PLACED, "UnmaskEncoder", {"mlm"}),
     "narrow-modernbert": (
         replace(VARIANTS["modernbert"], embedding_size=16), (ReplacedTokens(**NARROW),), "UnmaskEncoder", {"rtd"},
     ),
     "add-first-electra": (  # the class would leave out the norm, and compute something else
         VARIANTS["electra"], (ReplacedTokens(add_first=True, **NARROW),), "ElectraModel", {"rtd"},
+    ),
+    "matrix-alone-t5": (
+        replace(VARIANTS["t5"], hidden_act="relu"), (MaskedTokens(),), "T5EncoderModel", set(),
     ),
     "untied-deberta": (replace(V3, tie_word_embeddings=False), (MaskedTokens(),), "UnmaskEncoder", {"mlm"}),
 }  # fmt: skip
@@ -238,7 +249,7 @@ def test_every_head_comes_back_bit_for_bit_whether_or_not_a_class_has_it(name: s
     assert all(torch.equal(found[key], tensor) for key, tensor in wanted.items())
 
 
-@pytest.mark.parametrize("name", ["segments-rope", "rms-bert", "shared-deberta", "untied-deberta"])
+@pytest.mark.parametrize("name", ["segments-rope", "no-segments-bert", "rms-bert", "shared-deberta", "untied-deberta"])
 def test_what_no_class_can_say_is_ours_and_computes_the_same(name: str, tmp_path: Path) -> None:
     config, goals, _, _ = HEADS[name]
     encoder, objective = our_network(config, goals)
@@ -251,7 +262,9 @@ def test_what_no_class_can_say_is_ours_and_computes_the_same(name: str, tmp_path
         hf.AutoModel.from_pretrained(tmp_path / "model", local_files_only=True)
 
 
-@pytest.mark.parametrize("name", ["mask-decoder-deberta", "mask-decoder-bert", "shared-deberta", "untied-deberta"])
+@pytest.mark.parametrize(
+    "name", ["mask-decoder-deberta", "mask-decoder-bert", "shared-deberta", "matrix-alone-t5", "untied-deberta"]
+)
 @torch.no_grad()
 def test_a_mask_is_filled_as_in_training(name: str, tmp_path: Path, tokenizer_folder: Path) -> None:
     config, goals, _, _ = HEADS[name]

@@ -241,6 +241,13 @@ def test_a_loaded_folder_knows_its_tokenizer(saved: Path, tmp_path: Path) -> Non
     assert load_model(tmp_path / "bare").tokenizer_folder is None
 
 
+@pytest.mark.parametrize("file", ["vocab.json", "spm.model", "spiece.model", "sentencepiece.bpe.model"])
+def test_a_published_folder_without_tokenizer_json_has_a_tokenizer_all_the_same(file: str, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", *our_model(), tokenizer_folder=None, about={})
+    (tmp_path / "model" / file).touch()
+    assert load_model(tmp_path / "model").tokenizer_folder == tmp_path / "model"
+
+
 def test_a_manifest_of_another_tool_is_no_concern_of_ours(tmp_path: Path) -> None:
     folder = foreign.write(tmp_path / "model", foreign.tensors())
     (folder / "manifest.json").write_text(json.dumps({"anything": 1}))

@@ -9,7 +9,7 @@ import pytest
 import torch
 from small_models import VARIANTS, goals_of, vocabulary_of
 
-from unmask.config import EncoderConfig
+from unmask.config import EncoderConfig, ReplacedTokens
 from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
 from unmask.objectives.build import build_objective
@@ -56,6 +56,15 @@ def test_what_writes_into_the_residual_stream_begins_smaller(name: str) -> None:
         if key.startswith("blocks.") and key.endswith("weight") and tensor.ndim == 2:
             writes = key.endswith(("attention.out.weight", "feed_forward.down.weight"))
             assert tensor.std() == pytest.approx((small if writes else 0.02) * CUT, rel=0.05), key
+
+
+def test_a_shallower_generator_begins_by_its_own_depth() -> None:
+    config = replace(VARIANTS["modernbert"], **WIDE, num_hidden_layers=8)
+    goal = ReplacedTokens(sharing="none", generator_width=1.0, generator_depth=0.25)
+    objective = build_objective(config, (goal,), vocabulary_of(config))
+    initialise(objective, config, torch.Generator().manual_seed(0))
+    down = objective.state_dict()["parts.rtd.generator.blocks.1.feed_forward.down.weight"]
+    assert float(down.std()) == pytest.approx(CUT * config.initializer_range / 2, rel=0.03)
 
 
 def test_t5_begins_with_the_deviations_of_its_own_code() -> None:

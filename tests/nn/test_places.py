@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_models import VARIANTS, our_network, sequences
+from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from unmask.batch import PackedBatch
 from unmask.config import Disentangled, RelativeBias
@@ -87,6 +88,20 @@ def test_deberta_buckets_are_the_published_ones(buckets: int, most: int) -> None
     found = deberta_buckets(distance, d)
     assert found.tolist() == [_deberta_literally(x, buckets, most) for x in distance.tolist()]
     assert torch.equal(found, -found.flip(0)) and int(found.abs().max()) < buckets
+
+
+def test_a_network_of_any_size_exports_the_buckets_it_was_trained_with() -> None:
+    """A row is where `ceil` falls, so the last bit of the logarithms counts: both must be fp32, as in transformers."""
+    distance = torch.arange(-300, 301)
+    differing = []
+    for buckets in range(2, 66, 2):
+        for most in range(buckets // 2 + 2, 2 * buckets + 2):
+            ours = deberta_buckets(distance, Disentangled(position_buckets=buckets, max_relative_positions=most))
+            theirs = make_log_bucket_position(distance, buckets, most).long()
+            rows = ((found + buckets).clamp(0, 2 * buckets - 1) for found in (ours, theirs))
+            if not torch.equal(*rows):
+                differing.append((buckets, most))
+    assert not differing
 
 
 def test_without_buckets_every_distance_has_a_row_of_its_own() -> None:

@@ -281,6 +281,15 @@ def test_B025_a_corpus_is_used_again_only_when_nothing_changed(tmp_path, tokeniz
     assert "kept" in outcome(other, options, str(tmp_path / "b.jsonl"))
 
 
+def test_B025_a_corpus_prepared_by_an_older_version_is_built_anew(tmp_path, tokenizer, monkeypatch):
+    source = write_jsonl(tmp_path / "a.jsonl", some_texts(20))
+    build_corpus([source], tmp_path / "c", tokenizer, SMALL)
+    monkeypatch.setattr("unmask.text.build.PREPARATION", 99)
+    assert build_corpus([source], tmp_path / "c", tokenizer, SMALL)["outcome"] == (
+        "rebuilt: texts are prepared in a better way now"
+    )
+
+
 def test_B025_changed_text_is_noticed_even_when_size_and_time_are_the_same(tmp_path, tokenizer):
     source, out = tmp_path / "a.txt", tmp_path / "c"
     source.write_text("one two three.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -19,6 +19,9 @@ from unmask.cli.options import (
     read_options,
     word_splitter,
 )
+
+if TYPE_CHECKING:
+    from unmask.text.tokenizer import Tokenizer
 
 app = typer.Typer(no_args_is_help=True, help="Turn text into token shards, and look at them.")
 
@@ -65,13 +68,24 @@ def build(
         show(console, out, about)
         unknown = about["report"]["text"]["unknown_token_share"]
         if unknown > 0.05:
-            console.warn(f"{unknown:.0%} of the tokens are unknown to this tokenizer: was it trained for such text?")
+            console.warn(
+                f"{unknown:.0%} of the tokens are unknown to this tokenizer: was it trained for such text, and with enough "
+                "characters (`tokenizer train --limit-alphabet`)?"
+            )
         if not about["splits"]["heldout"]["documents"]:
             console.warn("no document is held out, and a run needs some: --separator blank makes one of each paragraph")
             return
-        recipe = "bert" if segmenter == "none" else "bert_chinese"
-        again = command("pretrain", recipe, "--corpus", out, "--preset", "bert_mini", "--out", "runs/first")
-        console.say(f"\nNext: {again}")
+        goal = _goal_for(Tokenizer.load(tokenizer), chinese=segmenter != "none")
+        console.say(f"\nNext: {command('pretrain', *goal, '--corpus', out, '--out', 'runs/first')}")
+
+
+def _goal_for(tokenizer: Tokenizer, *, chinese: bool) -> list[str]:
+    """A recipe for which this tokenizer has the special tokens, with a small model to begin with."""
+    if tokenizer.sentinel_ids:
+        return ["t5"]
+    if tokenizer.mask_token_id is None:
+        return ["gpt2"]
+    return ["bert_chinese" if chinese else "bert", "--preset", "bert_mini"]
 
 
 @app.command()

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def fill(
-    folder: Annotated[Path, typer.Argument(help="A model folder: ours, or any BERT-family one.")],
+    folder: Annotated[
+        Path, typer.Argument(help="A model folder with an MLM head: ours, or another of a family we read.")
+    ],
     texts: Annotated[
         list[str], typer.Argument(metavar="TEXT...", help="Text with one or more [MASK].", show_default=False)
     ],

@@ -179,6 +179,8 @@ class RunConfig:
 
     def __post_init__(self) -> None:
         share(self, "dropout")
+        if self.dropout == 1:
+            raise ValueError("dropout must be below 1, which leaves nothing to learn from")
         kinds = [o.kind for o in self.objectives]
         if not kinds or len(set(kinds)) != len(kinds):
             raise ValueError(f"objectives must be one or more different kinds, not {kinds}")
@@ -204,8 +206,13 @@ def _check_goals(goals: tuple[Objectives, ...], examples: Examples, encoder: Enc
         raise ValueError('the sbo objective needs an mlm objective with unit "span"')
     if ("causal" in by_kind) != encoder.causal:
         raise ValueError("the causal objective and encoder.causal go together: other objectives look at both sides")
-    if "infill" in by_kind and (len(goals) > 1 or encoder.embedding_size):
-        raise ValueError("the infill objective stands alone, and its encoder's embedding_size must be 0")
+    if "infill" in by_kind and len(goals) > 1:
+        raise ValueError("the infill objective stands alone: it rewrites the text that others look at")
+    if "infill" in by_kind and encoder.embedding_size:
+        raise ValueError("the infill objective needs encoder.embedding_size 0: its decoder is as wide as the encoder")
+    narrow = encoder.table_size != encoder.hidden_size and not encoder.head_transform
+    if narrow and ("mlm" in by_kind or "causal" in by_kind):
+        raise ValueError("encoder.embedding_size needs encoder.head_transform: the vocabulary is as wide as the tables")
     replaced = by_kind.get("rtd")
     masking = replaced.masking if isinstance(replaced, ReplacedTokens) else masked
     if isinstance(masking, MaskedTokens) and masking.enhanced_decoder and encoder.num_hidden_layers < 2:

@@ -147,14 +147,14 @@ def _spans(
         return ()
     where = np.array([place for place, fate in enumerate(fates) if fate], np.int64)
     apart = {"token": where, "word": np.array([words[at] for at in where.tolist()], np.int64)}
-    begins = where[run_starts(where, apart.get(unit, np.zeros_like(where)))].tolist()
-    ends = [max(at for at in where.tolist() if at < after) + 1 for after in [*begins[1:], len(ids) + 1]]
+    starts = run_starts(where, apart.get(unit, np.zeros_like(where)))
+    runs = [run.tolist() for run in np.split(where, np.flatnonzero(starts)[1:]) if len(run)]
     borders = {}
     if "sbo" in prepared.labels:
         edges = zip(*(edge.tolist() for edge in prepared.labels["sbo_edges"]), strict=True)
         borders = dict(zip(prepared.labels["sbo"].where.tolist(), edges, strict=True))
     spans = []
-    for begin, end in zip(begins, ends, strict=True):
+    for begin, end in ((run[0], run[-1] + 1) for run in runs):
         left, right = borders.get(row.start + begin, (None, None))
         spans.append(
             Span(

@@ -28,6 +28,7 @@ from unmask.hub.weights import State, Weights, gather
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Joint
 from unmask.text.tokenizer import Tokenizer
+from unmask.text.tokenizer_files import has_tokenizer
 
 ORIGIN, HEADS, GENERATOR = "unmask.json", "heads.safetensors", "generator"
 FORMAT = {"format": "unmask-model", "version": 1}
@@ -115,15 +116,14 @@ def load_model(folder: Path) -> LoadedModel:
     _check_manifest(folder, about, files_of(stored))
     theirs = read_tensors(found.tensors)
     heads = {kind: names.to_ours(rows, theirs, config) for kind, rows in found.heads.items()}
-    has_tokenizer = any((folder / name).is_file() for name in ("tokenizer.json", "vocab.txt"))
     generator = folder / GENERATOR
     return LoadedModel(
         config,
         names.to_ours(family.encoder(config), theirs, config),
-        _with_other_heads(heads, folder) if about else heads,
+        _bare_heads(about, config) | _with_other_heads(heads, folder) if about else heads,
         found.missing,
         found.unexpected,
-        folder if has_tokenizer else None,
+        folder if has_tokenizer(folder) else None,
         generator if (generator / "config.json").is_file() else None,
         about,
         family.model_type,
@@ -167,8 +167,10 @@ def _write_model(
     if others:
         _write_tensors(others, folder / HEADS)
     settings = {**_general(architecture, family), **family.write(config), **_token_ids(family, tokenizer_folder)}
-    _write_json(folder / "config.json", settings | ({"num_decoder_layers": layers} if layers else {}))
-    _write_json(folder / ORIGIN, {**FORMAT, **about})
+    if layers and family.decoder_block:  # elsewhere the decoder lies beside, and its tensors tell
+        settings["num_decoder_layers"] = layers
+    _write_json(folder / "config.json", settings)
+    _write_json(folder / ORIGIN, {**FORMAT, **about, "heads": sorted(heads)})
     if tokenizer_folder is not None:
         _write_tokenizer(tokenizer_folder, folder, config)
     return family
@@ -203,6 +205,13 @@ def _decoder_layers(settings: Mapping[str, Any], config: EncoderConfig) -> int:
     found = settings.get("num_decoder_layers")
     whole = isinstance(found, int) and not isinstance(found, bool) and 0 < found <= 1 << 10
     return int(found) if whole and found is not None else config.num_hidden_layers
+
+
+def _bare_heads(about: Mapping[str, Any], config: EncoderConfig) -> dict[str, State]:
+    """A head that is the tied matrix and nothing else has no tensors: only unmask.json knows that there was one."""
+    listed = about.get("heads")
+    bare = config.tie_word_embeddings and not config.head_transform and not config.head_bias
+    return {kind: {} for kind in ("mlm", "causal") if bare and isinstance(listed, list) and kind in listed}
 
 
 def _with_other_heads(heads: dict[str, State], folder: Path) -> dict[str, State]:

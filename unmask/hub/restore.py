@@ -18,6 +18,11 @@ from unmask.objectives.replaced import ReplacedTokenObjective
 # Settings that two models may differ in and still share weights.
 FREE = ("hidden_dropout_prob", "attention_probs_dropout_prob", "initializer", "initializer_range", "pad_token_id")
 
+GENERATOR_ADVICE = (
+    "give the rtd objective the generator_width and generator_depth of the run that made the model, or delete the model's "
+    "generator folder from a copy to begin with a new generator"
+)
+
 
 def restore_into(encoder: Encoder, objective: Joint | None, loaded: LoadedModel) -> list[str]:
     """Copies the folder's weights into a network; returns the parameters of heads it had nothing for.
@@ -25,7 +30,7 @@ def restore_into(encoder: Encoder, objective: Joint | None, loaded: LoadedModel)
     Those keep the values they had ("mlm.transform.dense.weight", …). A generator comes from the folder's own. Raises
     UnmaskError when the two encoders differ.
     """
-    _require_same(encoder.config, loaded.config)
+    _require_same(encoder.config, loaded.config, "set encoder.{name}={value}")
     encoder.load_state_dict(loaded.encoder)
     new = []
     for kind, part in {} if objective is None else objective.members().items():
@@ -43,7 +48,7 @@ def _restore_generator(encoder: Encoder, part: ReplacedTokenObjective, loaded: L
         new = [f"rtd.generator.{name}" for name in part.generator.state_dict()] + fill_head(head, {}, "rtd.mlm")
     else:
         generator = load_model(loaded.generator_folder)
-        _require_same(part.generator.config, generator.config)
+        _require_same(part.generator.config, generator.config, GENERATOR_ADVICE, of="the generator's ")
         own = part.generator.embeddings.tokens is not None
         part.generator.load_state_dict({k: v for k, v in generator.encoder.items() if own or k not in TABLES})
         new = fill_head(head, generator.heads.get("mlm", {}), "rtd.mlm")
@@ -64,11 +69,12 @@ def fill_head(head: nn.Module, state: State, name: str) -> list[str]:
     return [f"{name}.{key}" for key in missing]
 
 
-def _require_same(here: EncoderConfig, there: EncoderConfig) -> None:
+def _require_same(here: EncoderConfig, there: EncoderConfig, do: str, of: str = "") -> None:
+    """UnmaskError for the first setting that differs; `do` may name it and its value there."""
     here, there = meaning(here), meaning(there)
     for name in (field.name for field in fields(EncoderConfig) if field.name not in FREE):
         if getattr(here, name) != getattr(there, name):
             raise UnmaskError(
-                f"{name} is {getattr(here, name)} in this run, but {getattr(there, name)} in the model to go on from",
-                do=f"set encoder.{name}={getattr(there, name)}",
+                f"{of}{name} is {getattr(here, name)} in this run, but {getattr(there, name)} in the model to go on from",
+                do=do.format(name=name, value=getattr(there, name)),
             )

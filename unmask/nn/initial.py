@@ -28,32 +28,38 @@ def initialise(module: nn.Module, config: EncoderConfig, generator: torch.Genera
         if isinstance(part, nn.Linear | nn.Conv1d) and part.bias is not None:
             nn.init.zeros_(part.bias)
     if config.initializer == "t5":
-        _shrink_queries(module, config)
+        _shrink_queries(module)
 
 
 def _deviations(module: nn.Module, config: EncoderConfig) -> dict[int, float]:
-    """Those that differ from `initializer_range`, by the identity of the part."""
+    """Those that differ from `initializer_range`, by the identity of the part.
+
+    A part's own config counts: a generator is not as deep as the encoder it trains.
+    """
     found: dict[int, float] = {}
-    residual = config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
     for part in module.modules():
-        if config.initializer == "residual" and isinstance(part, Attention | CrossAttention):
-            found[id(part.out)] = residual
-        if config.initializer == "residual" and isinstance(part, FeedForward):
-            found[id(part.down)] = residual
-        if config.initializer == "t5" and isinstance(part, nn.Linear):
-            found[id(part)] = part.in_features**-0.5
-        if config.initializer == "t5" and isinstance(part, nn.Embedding):
-            found[id(part)] = 1.0
-    for part in module.modules():
-        if config.initializer == "t5" and isinstance(part, Places) and hasattr(part, "table"):
-            found[id(part.table)] = config.hidden_size**-0.5
+        match config.initializer, part:
+            case "residual", Attention() | CrossAttention():
+                found[id(part.out)] = _residual(part.config)
+            case "residual", FeedForward():
+                found[id(part.down)] = _residual(part.config)
+            case "t5", nn.Linear():
+                found[id(part)] = part.in_features**-0.5
+            case "t5", nn.Embedding():
+                found.setdefault(id(part), 1.0)
+            case "t5", Places() if hasattr(part, "table"):  # comes before its table
+                found[id(part.table)] = part.config.hidden_size**-0.5
     return found
 
 
+def _residual(config: EncoderConfig) -> float:
+    return config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
+
+
 @torch.no_grad()
-def _shrink_queries(module: nn.Module, config: EncoderConfig) -> None:
+def _shrink_queries(module: nn.Module) -> None:
     for part in module.modules():
         if isinstance(part, Attention):
-            part.qkv.weight[: part.inner] *= config.key_size**-0.5
+            part.qkv.weight[: part.inner] *= part.config.key_size**-0.5
         if isinstance(part, CrossAttention):
-            part.query.weight *= config.key_size**-0.5
+            part.query.weight *= part.config.key_size**-0.5

@@ -38,7 +38,8 @@ class FeedForward(nn.Module):
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
-        self.activation, self.gated = activation(config.hidden_act), config.gated
+        self.config, self.gated = config, config.gated
+        self.activation = activation(config.hidden_act)
         self.up = nn.Linear(config.hidden_size, config.intermediate_size * (1 + config.gated), bias=config.linear_bias)
         self.down = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.linear_bias)
 

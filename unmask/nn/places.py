@@ -124,6 +124,7 @@ def deberta_buckets(distance: Tensor, d: Disentangled) -> Tensor:
         return distance
     middle = d.position_buckets // 2
     size = distance.abs().clamp(min=1)
-    ratio = torch.log(size / middle) / math.log((d.max_relative_positions - 1) / middle)
+    farthest = torch.full((), (d.max_relative_positions - 1) / middle, device=distance.device)
+    ratio = torch.log(size / middle) / torch.log(farthest)  # both in fp32, as released: `ceil` sees the last bit
     far = torch.ceil(ratio * (middle - 1)) + middle
     return torch.where(distance.abs() <= middle, distance.float(), far * distance.sign()).long()

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 
 from unmask.batch import PackedBatch, Targets
 from unmask.config import EncoderConfig, Infill
-from unmask.errors import UnmaskError
 from unmask.nn.cost import attention_flops, block_matrices, token_head_flops
 from unmask.nn.decoder import Decoder
 from unmask.nn.encoder import Encoder
@@ -38,14 +37,9 @@ class InfillObjective(Objective):
 
     def __init__(self, config: EncoderConfig, goal: Infill, vocabulary: Vocabulary):
         super().__init__()
-        if not vocabulary.sentinel_ids:
-            raise UnmaskError(
-                "The tokenizer has no sentinels (<extra_id_0>, <extra_id_1> …), which stand for the missing spans.",
-                do="Take a T5 tokenizer, or train one with sentinels.",
-            )
         self.goal = goal
         self.head = InfillHead(config, goal.num_decoder_layers or config.num_hidden_layers)
-        self._special, self._sentinels = vocabulary.is_special(), np.array(vocabulary.sentinel_ids)
+        self._special, self._sentinels = vocabulary.is_special(), np.array(vocabulary.require_sentinels())
         self._start, self._end = vocabulary.require("pad"), vocabulary.require("sep")
 
     def prepare(self, batch: PackedBatch, seed: int) -> PackedBatch:

@@ -88,8 +88,10 @@ def write_model(
     about = {"run": settings.plain(run), "corpus": corpus.about.get("splits"), "heldout": evaluation}
     sizes = count_parameters(model.encoder), count_parameters(model.encoder, model.objective)
     heads = {kind: list(state) for kind, state in weights.heads.items()}
-    elsewhere = choose_family(weights.config, heads, weights.decoder_layers).model_type not in OURS_ALONE
-    card = model_card(part, corpus.about, evaluation, *sizes, transformers=elsewhere)
+    family = choose_family(weights.config, heads, weights.decoder_layers)
+    held = family.kinds(heads, weights.config, weights.decoder_layers)
+    architecture = "" if family.model_type in OURS_ALONE else family.classes[held]
+    card = model_card(part, corpus.about, evaluation, *sizes, architecture=architecture, held=held)
     save_weights(out, weights, tokenizer_folder=corpus.tokenizer_folder, about=about, card=card)
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 import torch
 
 from unmask.batch import PackedBatch
-from unmask.config import EncoderConfig, RunConfig
+from unmask.config import ReplacedTokens, RunConfig
 from unmask.errors import UnmaskError
-from unmask.hub.files import load_model
+from unmask.hub.files import LoadedModel, load_model
 from unmask.hub.restore import restore_into
 from unmask.nn.cost import TRAINING, encoder_flops
 from unmask.nn.encoder import Encoder
@@ -20,6 +20,7 @@ from unmask.objectives.build import build_objective
 from unmask.objectives.masked import MaskedTokenObjective
 from unmask.objectives.replaced import ReplacedTokenObjective
 from unmask.road.phases import phases_of, require_same_shapes
+from unmask.text.examples import require_tokens
 from unmask.text.shards import Corpus
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.vocabulary import Vocabulary
@@ -56,11 +57,14 @@ def fit_to_corpus(run: RunConfig) -> RunConfig:
     corpus = Corpus.open(run.corpus, "train", verify=False)
     vocabulary = corpus.vocabulary
     if run.start_from:
-        fitted = replace(run, encoder=_model_for(corpus, Path(run.start_from)))
+        fitted = _with_model(run, _model_for(corpus, Path(run.start_from)))
     else:
         pad = vocabulary.pad_token_id or 0  # where there is no padding token, nothing is ever padded
         fitted = replace(run, encoder=replace(run.encoder, vocab_size=vocabulary.size, pad_token_id=pad))
-    require_same_shapes(run, [_shapes(outline(part, vocabulary)) for part in phases_of(fitted)])
+    parts = phases_of(fitted)
+    for part in parts:
+        require_tokens(part.examples, vocabulary)
+    require_same_shapes(run, [_shapes(outline(part, vocabulary)) for part in parts])
     return fitted
 
 
@@ -102,7 +106,7 @@ def _shapes(model: Model) -> dict[str, tuple[int, ...]]:
     }
 
 
-def _model_for(corpus: Corpus, folder: Path) -> EncoderConfig:
+def _model_for(corpus: Corpus, folder: Path) -> LoadedModel:
     """The encoder of the model to start from; refuses a model whose ids mean other tokens than the corpus'."""
     loaded = load_model(folder)
     if loaded.tokenizer_folder is not None:
@@ -115,7 +119,31 @@ def _model_for(corpus: Corpus, folder: Path) -> EncoderConfig:
             where=str(folder),
             do=f"build the corpus with the model's: --tokenizer {folder}; to add tokens, use `unmask tokenizer extend --model`",
         )
-    return loaded.config
+    return loaded
+
+
+def _with_model(run: RunConfig, loaded: LoadedModel) -> RunConfig:
+    """The run with the encoder of the model it starts from, and a generator of the size of that model's.
+
+    UnmaskError where the model can't do what the run asks.
+    """
+    goals = run.objectives
+    if loaded.generator_folder is not None:
+        size = load_model(loaded.generator_folder).config
+        width = size.hidden_size / loaded.config.hidden_size
+        depth = size.num_hidden_layers / loaded.config.num_hidden_layers
+        goals = tuple(
+            replace(goal, generator_width=width, generator_depth=depth) if isinstance(goal, ReplacedTokens) else goal
+            for goal in goals
+        )
+    try:
+        return replace(run, encoder=loaded.config, objectives=goals)
+    except ValueError as error:
+        raise UnmaskError(
+            f"the model to start from does not fit this run: {error}",
+            where=run.start_from,
+            do="choose the recipe of the model's family, or shorter examples with --set examples.max_length=…",
+        ) from None
 
 
 def _start_from(run: RunConfig, encoder: Encoder, objective: Joint) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from unmask.files import explained, make_folder, read_manifest, remove_folder, r
 from unmask.progress import Progress, quiet
 from unmask.text.clean import Language
 from unmask.text.documents import Document, ReadOptions, ReadReport
-from unmask.text.parts import Chunk, Recipe, add_document, make_part, read_part
+from unmask.text.parts import PREPARATION, Chunk, Recipe, add_document, make_part, read_part
 from unmask.text.plan import Index, Plan, Totals, make_plan, read_index, store, summary
 from unmask.text.reader import read_documents
 from unmask.text.shards import FORMAT, SOURCES, SPLITS, TOKENIZER, VERSION, ShardWriter, check_corpus
@@ -115,6 +115,7 @@ def _wish(sources: Sequence[str], tokenizer: Tokenizer, options: BuildOptions) -
         "tokenizer": tokenizer.fingerprint,
         "options": {**asdict(options), "words": words},
         "sources": list(sources),
+        "preparation": PREPARATION,
     }
     plain: dict[str, Any] = json.loads(json.dumps(wish))
     return plain
@@ -136,6 +137,8 @@ def _why_not(out: Path, about: dict[str, Any], wish: dict[str, Any], options: Bu
     sizes and times of files can't tell that they are the same."""
     if about.get("version") != VERSION:
         return f"its format is version {about.get('version')}, not {VERSION}"
+    if about.get("preparation") != wish["preparation"]:
+        return "texts are prepared in a better way now"
     if about["tokenizer"]["fingerprint"] != wish["tokenizer"]:
         return f"the tokenizer changed ({about['tokenizer']['fingerprint'][:12]} -> {wish['tokenizer'][:12]})"
     if about["options"] != wish["options"]:
@@ -312,6 +315,7 @@ def _describe(intake: _Intake, wish: dict[str, Any], tokenizer: Tokenizer) -> di
         },
         "sources": wish["sources"],
         "options": wish["options"],
+        "preparation": wish["preparation"],
         "text_sha256": intake.sha256(),
         "versions": _versions(),
     }

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from unmask.config import Blocks, Documents, Examples, FullSentences, Pairs
 from unmask.text.shards import Texts, ranges
-from unmask.text.vocabulary import Vocabulary
+from unmask.text.vocabulary import Role, Vocabulary
 
 Ints = NDArray[np.int64]
 CLS, SEP = 0, 1  # where the stream holds these two tokens
@@ -66,6 +66,7 @@ def cut(texts: Texts, how: Examples, vocabulary: Vocabulary, rng: np.random.Gene
 
     UnmaskError where the vocabulary lacks a token they can't do without.
     """
+    require_tokens(how, vocabulary)
     match how:
         case Pairs():
             return _pairs(texts, how, vocabulary, rng)
@@ -75,6 +76,18 @@ def cut(texts: Texts, how: Examples, vocabulary: Vocabulary, rng: np.random.Gene
             return _blocks(texts, how, vocabulary)
         case Documents():
             return _documents(texts, how, vocabulary)
+
+
+def require_tokens(how: Examples, vocabulary: Vocabulary) -> None:
+    """UnmaskError where the vocabulary lacks a token that such examples can't do without."""
+    needed: tuple[Role, ...] = ()
+    match how:
+        case Pairs():
+            needed = ("cls", "sep")
+        case FullSentences() | Blocks():
+            needed = ("sep",)  # between documents
+    for role in needed:
+        vocabulary.require(role)
 
 
 def _stream(texts: Texts, vocabulary: Vocabulary) -> tuple[Ints, NDArray[np.bool_]]:
@@ -88,8 +101,6 @@ def _frame(vocabulary: Vocabulary) -> tuple[int, int]:
 
 # --- sentence pairs --------------------------------------------------------------------------------------------------
 def _pairs(texts: Texts, how: Pairs, vocabulary: Vocabulary, rng: np.random.Generator) -> Pool:
-    for role in ("cls", "sep"):
-        vocabulary.require(role)
     stream, word_starts = _stream(texts, vocabulary)
     room = how.max_length - 3  # [CLS], [SEP], [SEP]
     ends, of_document = _pieces(texts, room)

@@ -27,7 +27,7 @@ from unmask.text.shards import TOKENIZER
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.words import HANZI, WordSplitter, character_classes
 
-_VERSION = 3  # of what a part holds and how it is made
+PREPARATION = 3  # version of what a part holds and how it is made
 _BATCH = 1 << 17  # characters given to the tokenizer at once: its results take some 100 bytes a token while they live
 
 
@@ -57,7 +57,7 @@ class Chunk:
         """SHA-256 of the recipe, the texts and where they come from: a part with this stamp need not be made again."""
         recipe = self.recipe
         made_by = (recipe.tokenizer, recipe.language, recipe.words.fingerprint, recipe.near_duplicates, recipe.versions)
-        digest = hashlib.sha256(repr((_VERSION, *made_by)).encode())
+        digest = hashlib.sha256(repr((PREPARATION, *made_by)).encode())
         for text, origin in zip(self.texts, self.origins, strict=True):
             add_document(digest, text, origin)
         return digest.digest()

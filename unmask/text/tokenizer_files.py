@@ -37,6 +37,13 @@ def read_folder(folder: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     return content, config
 
 
+def has_tokenizer(folder: Path) -> bool:
+    """Whether there is a file in the folder that a tokenizer could be read from."""
+    return any(
+        (folder / name).is_file() for name in ("tokenizer.json", "vocab.txt", "vocab.json", *SENTENCEPIECE_FILES)
+    )
+
+
 def _content(folder: Path, config: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     model = next((folder / name for name in SENTENCEPIECE_FILES if (folder / name).is_file()), None)
     if (folder / "tokenizer.json").is_file():

@@ -41,14 +41,14 @@ class Vocabulary:
             )
         return id
 
-    def require_sentinels(self, count: int = 1) -> tuple[int, ...]:
-        """The first `count` sentinel ids; UnmaskError where the tokenizer has fewer."""
-        if len(self.sentinel_ids) < count:
+    def require_sentinels(self) -> tuple[int, ...]:
+        """The sentinel ids; UnmaskError where the tokenizer has none."""
+        if not self.sentinel_ids:
             raise UnmaskError(
-                f"The tokenizer has {len(self.sentinel_ids)} sentinel tokens (<extra_id_0> …), but {count} are needed.",
-                do="Train one with --like t5, or hide fewer spans at a time.",
+                "The tokenizer has no sentinels (<extra_id_0>, <extra_id_1> …), which stand for the missing spans.",
+                do="Take a T5 tokenizer, or train one with --like t5.",
             )
-        return self.sentinel_ids[:count]
+        return self.sentinel_ids
 
     def is_special(self) -> NDArray[np.bool_]:
         """[size] True at the special ids: a look-up table."""

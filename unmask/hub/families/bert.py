@@ -21,6 +21,7 @@ def read_sizes(f: Fields, **usual: int) -> dict[str, Any]:
     f.require("position_embedding_type", "absolute")
     f.require("is_encoder_decoder", False)
     vocab_size = f.size("vocab_size", usual.get("vocab_size", 30522))
+    segments = usual.get("type_vocab_size", 2)  # a class that has some can't do with none
     return {
         "vocab_size": vocab_size,
         "hidden_size": f.size("hidden_size", usual.get("hidden_size", 768)),
@@ -28,7 +29,7 @@ def read_sizes(f: Fields, **usual: int) -> dict[str, Any]:
         "num_attention_heads": f.size("num_attention_heads", usual.get("num_attention_heads", 12)),
         "intermediate_size": f.size("intermediate_size", usual.get("intermediate_size", 3072)),
         "max_position_embeddings": f.size("max_position_embeddings", usual.get("max_position_embeddings", 512)),
-        "type_vocab_size": f.size("type_vocab_size", usual.get("type_vocab_size", 2), least=0),
+        "type_vocab_size": f.size("type_vocab_size", segments, least=min(segments, 1)),
         "hidden_act": f.activation("hidden_act"),
         "layer_norm_eps": f.fraction("layer_norm_eps", 1e-12),
         "hidden_dropout_prob": f.fraction("hidden_dropout_prob", 0.1),
