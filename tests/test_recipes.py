@@ -138,6 +138,12 @@ def test_recipes_go_by_name_with_dashes_too() -> None:
     assert "did you mean bert?" in caught.value.do
 
 
+def test_a_preset_in_the_place_of_a_recipe_is_told_where_it_goes() -> None:
+    with pytest.raises(UnmaskError, match="'electra-small' is a preset, not a recipe") as caught:
+        recipes.recipe("electra-small")
+    assert "--preset electra-small" in caught.value.do
+
+
 @pytest.mark.parametrize("spec", ["nowhere.py:mine", "no_such_module:mine", "unmask.recipes:mine", "{own}:other"])
 def test_a_recipe_that_is_not_there_is_refused_in_words(tmp_path: Path, spec: str) -> None:
     spec = spec.format(own=written(tmp_path, OWN, "own.py"))
@@ -206,7 +212,7 @@ def test_any_encoder_is_made_causal_by_the_gpt_recipe() -> None:
     ("spec", "preset", "words"),
     [
         ("bert", "gpt2", "other objectives look at both sides"),
-        ("t5", "albert_base", "embedding_size must be 0"),
+        ("t5", "albert_base", "needs encoder.embedding_size 0"),
         ("modernbert_long", "bert_base", "must be of kind rope, not absolute"),
         ("{toml}", "bert_tiny", "examples.max_length 600 exceeds"),
     ],

@@ -68,11 +68,17 @@ def test_phases_are_announced_and_the_result_is_that_of_the_last(road: Road, tmp
 def test_after_rtd_the_generator_is_what_fills_masks(road: Road, tmp_path: Path) -> None:
     answer = run(road, tmp_path, ELECTRA)
     assert answer.code == 0, answer.err
-    assert "held-out RTD loss" in answer.out and "held-out MLM accuracy" in answer.out
+    assert "held-out RTD loss" in answer.out and "held-out generator's MLM accuracy" in answer.out
     generator = tmp_path / "run" / "model" / "generator"
     assert f"fill {generator}" in " ".join(answer.out.split())
     guessed = unmask("fill", generator, "the old [MASK] sees the cat.")
     assert guessed.code == 0 and "probability" in guessed.out
+
+
+def test_a_network_that_transformers_has_no_class_for_says_so_at_the_end(road: Road, tmp_path: Path) -> None:
+    answer = run(road, tmp_path, ELECTRA.replace('"bert_tiny"', '{preset = "bert_tiny", positions = "rope"}'))
+    assert answer.code == 0, answer.err
+    assert "loads with unmask alone" in " ".join(answer.out.split())
 
 
 def test_a_causal_run_is_not_told_to_fill_masks(road: Road, tmp_path: Path) -> None:

@@ -277,6 +277,9 @@ def test_B025_a_corpus_is_used_again_only_when_nothing_changed(tmp_path, tokeniz
     options = replace(SMALL, shard_tokens=300, read=ReadOptions(skip_bad=1))
     assert "options changed: read.skip_bad 0 -> 1" in outcome(other, options)
     shutil.copy(source, tmp_path / "b.jsonl")
+    with pytest.raises(CannotWriteError, match="another corpus, of other sources and by another tokenizer"):
+        outcome(tokenizer, options, str(tmp_path / "b.jsonl"))
+    assert Corpus.open(out).about["sources"] == [str(source)]
     assert "the list of sources changed" in outcome(other, options, str(tmp_path / "b.jsonl"))
     assert "kept" in outcome(other, options, str(tmp_path / "b.jsonl"))
 

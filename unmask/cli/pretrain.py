@@ -160,8 +160,12 @@ def _finish(console: Console, out: Path, outcome: Outcome) -> None:
         again = command("pretrain", "--resume", "--out", out)
         console.say(f"Stopped and saved after step {outcome.step:,}. Go on with: {again}")
         raise typer.Exit(outcome.exit_code)
+    from unmask.hub.configs import read_json
+
     show_result(console, out)
     console.say(f"\nModel: {out / 'model'}   Report: {out / 'report.html'}")
+    if read_json(out / "model" / "config.json").get("model_type") == "unmask":
+        console.say("No class of transformers computes this network: the folder loads with unmask alone.")
     if example := _example(out):
         console.say(f"Next: {example}")
 
@@ -189,16 +193,25 @@ def show_result(console: Console, out: Path) -> None:
     if "last" not in result:  # nothing was measured, or metrics.jsonl was lost
         return
     first, last = result["first"], result["last"]
+    whose = {name: loss_name(name) for name in last["losses"]}
+    if "rtd" in whose:
+        whose["mlm"] = "generator's MLM"  # not that of the model in model/
     rows: list[list[object]] = [
-        [f"held-out {loss_name(k)} loss (nats)", round(first["losses"][k], 4), round(last["losses"][k], 4)]
+        [f"held-out {whose[k]} loss (nats)", round(first["losses"][k], 4), round(last["losses"][k], 4)]
         for k in last["losses"]
     ]
     rows += [
-        [f"held-out {loss_name(k)} accuracy", round(first["accuracy"][k], 4), round(last["accuracy"][k], 4)]
+        [f"held-out {whose[k]} accuracy", round(first["accuracy"][k], 4), round(last["accuracy"][k], 4)]
         for k in last["accuracy"]
     ]
     if "perplexity" in last:
-        rows.append(["held-out perplexity", round(first["perplexity"], 1), round(last["perplexity"], 1)])
+        rows.append(
+            [
+                f"{'generator' if 'rtd' in whose else 'held-out'} perplexity",
+                round(first["perplexity"], 1),
+                round(last["perplexity"], 1),
+            ]
+        )
     console.table("Result of the last phase" if data["run"].get("phases") else "Result", rows, ["", "before", "after"])
     entropy = result["unigram_entropy"]
     name = next((name for name in ("mlm", "causal") if name in last["losses"]), "")
@@ -206,7 +219,7 @@ def show_result(console: Console, out: Path) -> None:
         gain = entropy - last["losses"][name]
         console.say(
             f"\nUnigram entropy of the held-out text: {entropy:.4f} nats; "
-            f"the {loss_name(name)} loss is {abs(gain):.4f} nats {'below' if gain >= 0 else 'above'} it."
+            f"the {whose[name]} loss is {abs(gain):.4f} nats {'below' if gain >= 0 else 'above'} it."
         )
 
 

@@ -123,6 +123,8 @@ def _own(spec: str) -> RunConfig:
         return from_toml(Path(spec))
     if ":" in spec:
         return from_code(*spec.rsplit(":", 1))
+    if spec.replace("-", "_") in presets.names():
+        raise UnmaskError(f"{spec!r} is a preset, not a recipe", do=f"give it as --preset {spec}; it brings its recipe")
     near = difflib.get_close_matches(spec, RECIPES, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     advice = f"{hint}there are {', '.join(RECIPES)}; or give a FILE.toml or FILE.py:function"

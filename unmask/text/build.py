@@ -137,14 +137,20 @@ def _why_not(out: Path, about: dict[str, Any], wish: dict[str, Any], options: Bu
     sizes and times of files can't tell that they are the same."""
     if about.get("version") != VERSION:
         return f"its format is version {about.get('version')}, not {VERSION}"
-    if about.get("preparation") != wish["preparation"]:
-        return "texts are prepared in a better way now"
+    if about["tokenizer"]["fingerprint"] != wish["tokenizer"] and about["sources"] != wish["sources"]:
+        raise CannotWriteError(
+            "This folder holds another corpus, of other sources and by another tokenizer.",
+            where=str(out),
+            do="Choose another folder; runs may depend on what is here. If it is not needed any more, delete it first.",
+        )
     if about["tokenizer"]["fingerprint"] != wish["tokenizer"]:
         return f"the tokenizer changed ({about['tokenizer']['fingerprint'][:12]} -> {wish['tokenizer'][:12]})"
     if about["options"] != wish["options"]:
         return "options changed: " + ", ".join(_changes(about["options"], wish["options"]))
     if about["sources"] != wish["sources"]:
         return "the list of sources changed"
+    if about.get("preparation") != wish["preparation"]:
+        return "texts are prepared in a better way now"
     if "-" in wish["sources"]:
         return "standard input can be read only once, so it can't be compared"
     try:

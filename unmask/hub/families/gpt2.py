@@ -104,5 +104,5 @@ GPT2 = Family(
         "intermediate_size": "n_inner", "position_rows": "n_positions",
         "max_position_embeddings": "n_positions", "layer_norm_eps": "layer_norm_epsilon",
     },
-    token_ids={"bos_token_id": "sep", "eos_token_id": "sep"},
+    token_ids={"bos_token_id": "sep", "eos_token_id": "sep", "pad_token_id": "pad"},
 )  # fmt: skip
