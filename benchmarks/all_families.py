@@ -126,8 +126,8 @@ def _picture(names: Sequence[str], out: Path) -> str:
         for i, name in enumerate(names)
     )
     legend = "".join(
-        f'<rect x="{LEFT + 90 * i}" y="8" width="12" height="3" fill="{colour}"/>'
-        f'<text x="{LEFT + 16 + 90 * i}" y="13">{escape(name)}</text>'
+        f'<rect x="{LEFT + 140 * i}" y="8" width="12" height="3" fill="{colour}"/>'
+        f'<text x="{LEFT + 16 + 140 * i}" y="13">{escape(name)}</text>'
         for i, (name, colour) in enumerate({"MLM, causal, infill": "#3366cc", "RTD": "#cc5500", "SBO": "#22aa77",
                                             "NSP, SOP": "#999999"}.items())
     )  # fmt: skip
@@ -140,7 +140,8 @@ def _picture(names: Sequence[str], out: Path) -> str:
 
 def _panel(name: str, out: Path) -> str:
     steps = _records(out / name, "step")
-    last = max(record["step"] for record in steps)
+    last = steps[-1]["step"]
+    steps = steps[:: max(1, len(steps) // 80)]
     lines = []
     for loss in steps[0]["losses"]:
         begin = steps[0]["losses"][loss]
