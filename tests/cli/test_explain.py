@@ -99,7 +99,7 @@ def test_a_model_folder_is_explained_with_its_weights(road: Road) -> None:
         (["A cat.", "--preset", "t5_small", "--objective", "rtd"], "no mask token", "--like bert"),
         (
             ["A cat.", "--preset", "albert_base", "--objective", "infill"],
-            "infill objective stands alone",
+            "infill objective needs encoder.embedding_size 0",
             "--objective",
         ),
         (["A cat.", "--segmenter", "x"], "unknown segmenter 'x'", "none or jieba"),
