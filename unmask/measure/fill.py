@@ -90,7 +90,7 @@ def _sample(encoder: Encoder, objective: Joint, tokenizer: Tokenizer, one: Packe
     replaced = objective.members().get("rtd")
     with evaluating(encoder, objective):
         if isinstance(replaced, ReplacedTokenObjective):
-            logits_MV = _generator_logits(encoder, replaced, there)
+            logits_MV = replaced.generator_logits(encoder, there)
             found = _doubted(encoder, replaced, there, tokenizer)
         else:
             mlm = objective.members()["mlm"]
@@ -107,13 +107,6 @@ def _sample(encoder: Encoder, objective: Joint, tokenizer: Tokenizer, one: Packe
         "guesses": [[[g.token, round(g.probability, 4)] for g in row] for row in guesses],
         **found,
     }
-
-
-def _generator_logits(encoder: Encoder, replaced: ReplacedTokenObjective, batch: PackedBatch) -> Tensor:
-    tied = replaced.goal.sharing == "tied"
-    layers = replaced.generator.layers(batch, *((encoder.embeddings.tables(),) if tied else ()))
-    table = encoder.token_table() if tied else None
-    return replaced.mlm.logits(replaced.generator, layers, batch, batch.labels["mlm"].where, table)
 
 
 def _doubted(

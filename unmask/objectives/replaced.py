@@ -67,11 +67,8 @@ class ReplacedTokenObjective(Objective):
 
     def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
         """The generator's loss, and the batch with its guesses in the blanks; labels["rtd"] says which are wrong."""
-        tied = self.goal.sharing == "tied"
-        layers = self.generator.layers(batch, *((encoder.embeddings.tables(),) if tied else ()))
         where, value = batch.labels["mlm"]
-        table = encoder.token_table() if tied else None
-        logits_MV = self.mlm.logits(self.generator, layers, batch, where, table).float()
+        logits_MV = self.generator_logits(encoder, batch).float()
         guess = sample(logits_MV, batch.labels["draw"].value)
         replaced = torch.zeros_like(batch.input_ids, dtype=torch.float32).index_copy(0, where, (guess != value).float())
         everywhere = torch.arange(len(replaced), device=replaced.device)
@@ -81,6 +78,13 @@ class ReplacedTokenObjective(Objective):
         )
         correct = None if self.training else (logits_MV.argmax(-1) == value).sum()
         return filled, {"mlm": Sum(F.cross_entropy(logits_MV, value, reduction="sum"), len(value), correct)}
+
+    def generator_logits(self, encoder: Encoder, batch: PackedBatch) -> Tensor:
+        """[M, V] what the generator would put into each blank; a tied one reads the encoder's tables."""
+        tied = self.goal.sharing == "tied"
+        layers = self.generator.layers(batch, *((encoder.embeddings.tables(),) if tied else ()))
+        table = encoder.token_table() if tied else None
+        return self.mlm.logits(self.generator, layers, batch, batch.labels["mlm"].where, table)
 
     def tables(self) -> tuple[Tables, ...]:
         """E_G without a gradient, where embeddings are gradient-disentangled."""

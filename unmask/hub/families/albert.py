@@ -60,8 +60,7 @@ def _encoder(config: EncoderConfig) -> tuple[Row, ...]:
 
 def _mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return (
-        *linear("transform.dense", "predictions.dense", "table_size", H),
-        *norm("transform.norm", "predictions.LayerNorm", "table_size"),
+        *bert.transform("predictions.dense", "predictions.LayerNorm"),
         *bert.output(config, "predictions.bias", "predictions.decoder"),
     )
 

@@ -102,11 +102,15 @@ def output(config: EncoderConfig, tied_bias: str, decoder: str) -> tuple[Row, ..
     return (Row("bias", (bias,), ("vocab_size",)), *untied(config, decoder))
 
 
+def transform(dense: str, normed: str) -> tuple[Row, ...]:
+    """What a vocabulary head has before its matrix."""
+    return (*linear("transform.dense", dense, "table_size", H), *norm("transform.norm", normed, "table_size"))
+
+
 def mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     """BertForMaskedLM's head."""
     return (
-        *linear("transform.dense", "cls.predictions.transform.dense", "table_size", H),
-        *norm("transform.norm", "cls.predictions.transform.LayerNorm", "table_size"),
+        *transform("cls.predictions.transform.dense", "cls.predictions.transform.LayerNorm"),
         *output(config, "cls.predictions.bias", "cls.predictions.decoder"),
     )
 

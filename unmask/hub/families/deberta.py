@@ -148,8 +148,7 @@ def _mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     The head that transformers calls legacy computes the same under other names.
     """
     return (
-        *linear("transform.dense", "lm_predictions.lm_head.dense", "table_size", H),
-        *norm("transform.norm", "lm_predictions.lm_head.LayerNorm", "table_size"),
+        *bert.transform("lm_predictions.lm_head.dense", "lm_predictions.lm_head.LayerNorm"),
         Row("bias", ("lm_predictions.lm_head.bias",), ("vocab_size",)),
         Row("positions.weight", (PLACES,), ("max_position_embeddings", H), optional=True),
     )

@@ -8,7 +8,7 @@ from unmask.config import EncoderConfig
 from unmask.hub.families import bert
 from unmask.hub.family import Family
 from unmask.hub.fields import Fields
-from unmask.hub.names import Row, linear, norm
+from unmask.hub.names import Row, linear
 
 H = bert.H
 
@@ -32,8 +32,7 @@ def _encoder(config: EncoderConfig) -> tuple[Row, ...]:
 
 def _mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return (
-        *linear("transform.dense", "generator_predictions.dense", "table_size", H),
-        *norm("transform.norm", "generator_predictions.LayerNorm", "table_size"),
+        *bert.transform("generator_predictions.dense", "generator_predictions.LayerNorm"),
         Row("bias", ("generator_lm_head.bias",), ("vocab_size",)),
         *bert.untied(config, "generator_lm_head"),
     )

@@ -9,7 +9,7 @@ from unmask.config import Absolute, EncoderConfig
 from unmask.hub.families import bert
 from unmask.hub.family import Family
 from unmask.hub.fields import Fields, refusal
-from unmask.hub.names import Row, linear, norm
+from unmask.hub.names import Row
 
 
 def _read(f: Fields) -> EncoderConfig:
@@ -36,8 +36,7 @@ def _write(config: EncoderConfig) -> dict[str, Any]:
 
 def _mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return (
-        *linear("transform.dense", "lm_head.dense", "table_size", bert.H),
-        *norm("transform.norm", "lm_head.layer_norm", "table_size"),
+        *bert.transform("lm_head.dense", "lm_head.layer_norm"),
         *bert.output(config, "lm_head.bias", "lm_head.decoder"),
     )
 
