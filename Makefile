@@ -6,7 +6,7 @@ CONSTRAINED := $(BIN)/pip install --disable-pip-version-check --quiet -c constra
 # Two test processes on two cores: one computing thread each, and none that spins while it waits.
 PYTEST := OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/pytest -n 2
 
-.PHONY: demo test check lint types layers quick clean
+.PHONY: demo test check lint types layers quick bench clean
 
 demo: .venv/.user-ready  ## the whole road: text, tokenizer, shards, pre-training, held-out loss, report (under ten minutes)
 	$(BIN)/unmask demo $(ARGS)
@@ -18,6 +18,9 @@ check: .venv/.dev-ready lint types layers
 
 quick: .venv/.dev-ready  ## the tests that take under five seconds each
 	$(PYTEST) -m "not slow"
+
+bench: .venv/.dev-ready  ## unmask and today's tools in turns, into docs/benchmarks.md (about twenty minutes)
+	$(BIN)/python -m benchmarks.all $(ARGS)
 
 lint: .venv/.dev-ready
 	$(BIN)/ruff check .

@@ -163,7 +163,7 @@ def our_answers(encoder: Encoder, objective: Joint, batch: PackedBatch) -> tuple
     """Hidden states [T, D], MLM logits [T, V], NSP logits [B, 2]."""
     with torch.no_grad():
         hidden = encoder(batch)
-        mlm = objective.parts["mlm"].head(hidden, encoder.token_table())
+        mlm = objective.parts["mlm"].head(hidden, encoder.token_table()).dense()
         nsp = objective.parts["nsp"].head(hidden[batch.starts[:-1].long()])
     return hidden, mlm, nsp
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from small_models import our_model, sequences
 from torch import nn
 
-from unmask.batch import Layout, PackedBatch, Targets
+from unmask.batch import WASTE, Layout, PackedBatch, Targets, paired
 
 LENGTHS = st.lists(st.integers(1, 20), min_size=1, max_size=8)
 
@@ -56,7 +56,7 @@ def test_B111_padded_mlm_logits_carry_the_gradient_of_a_whole_model() -> None:
     for through_grid in (False, True):
         encoder, objective = our_model()
         hidden = encoder(batch)
-        logits = objective.parts["mlm"].head(hidden, encoder.embeddings.tokens.weight)
+        logits = objective.parts["mlm"].head(hidden, encoder.embeddings.tokens.weight).dense()
         if through_grid:
             grid = batch.layout.pad(logits)
             assert grid.requires_grad and grid.shape == (4, 20, 97)
@@ -77,7 +77,7 @@ def test_a_batch_holds_at_least_one_token_in_each_sequence() -> None:
 
 def test_a_batch_moves_to_another_device_whole() -> None:
     """On the meta device, which every machine has: nothing the encoder or a loss reads stays behind."""
-    batch = PackedBatch.pack([[7] * 19, [7] * 20], [[0] * 19, [1] * 20])  # near-equal: one group with padding
+    batch = PackedBatch.pack([[7] * 79, [7] * 80], [[0] * 79, [1] * 80])  # near-equal: one group with padding
     targets = Targets(torch.tensor([1]), torch.tensor([9]))
     batch = batch.with_(labels={"mlm": targets}, examples=torch.arange(2), documents=torch.arange(2))
     moved = batch.to(torch.device("meta"))
@@ -105,3 +105,47 @@ def test_a_batch_travels_between_processes_as_it_is() -> None:
     assert torch.equal(other.input_ids, batch.input_ids) and torch.equal(other.starts, batch.starts)
     assert other.token_type_ids is None and torch.equal(other.examples, batch.examples)
     assert [x.tolist() for x in other.labels["mlm"]] == [[1], [9]]
+
+
+def test_near_equal_lengths_go_together_with_little_padding_and_others_apart() -> None:
+    groups = layout_of([1, 1, 3, 79, 80, 200]).groups
+    assert [(g.first, g.tokens, g.sequences, g.longest) for g in groups] == [
+        (0, 2, 2, 1), (2, 3, 1, 3), (5, 159, 2, 80), (164, 200, 1, 200),
+    ]  # fmt: skip
+    assert [g.mask is None for g in groups] == [True, True, False, True]
+    assert groups[2].mask is not None and groups[2].mask.sum((1, 2, 3)).tolist() == [79, 80]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=1, max_size=30), st.booleans())
+def test_paired_groups_hold_every_sequence_of_both_sides_in_order(
+    lengths: list[tuple[int, int]], ordered: bool
+) -> None:
+    targets, sources = map(list, zip(*(sorted(lengths) if ordered else lengths), strict=True))
+    first, begins = 0, [0, 0]
+    for pair in paired(targets, sources):
+        for side, (group, sizes) in enumerate(zip(pair, (targets, sources), strict=True)):
+            own = sizes[first : first + group.sequences]
+            assert (group.first, group.tokens, group.longest) == (begins[side], sum(own), max(own))
+            assert group.sequences * group.longest * (1 - WASTE) <= group.tokens
+            begins[side] += group.tokens
+        first += pair[0].sequences
+    assert first == len(targets)
+
+
+def test_a_dense_layout_says_what_a_packed_one_says_and_keeps_its_padding_as_tokens() -> None:
+    mask = torch.tensor([[1, 1, 1], [1, 0, 0]])
+    dense, packed = Layout.dense(mask), layout_of([3, 1])
+    assert dense.starts.tolist() == [0, 3, 6] and dense.position_ids.tolist() == [0, 1, 2, 0, 1, 2]
+    assert dense.rows.tolist() == [0, 0, 0, 1, 1, 1] and dense.longest == 3 and dense.num_sequences == 2
+    assert torch.equal(dense.valid(), packed.valid())
+    x = torch.randn(6, 2)
+    assert torch.equal(dense.pad(x), packed.pad(x[:4])) and torch.equal(dense.unpad(x.unflatten(0, (2, 3))), x)
+    assert dense.to(torch.device("meta")).valid().device.type == "meta"
+
+
+def test_what_a_layout_keeps_is_made_once_and_not_taken_to_another_device() -> None:
+    layout, made = layout_of([3, 4]), []
+    for _ in range(2):
+        assert layout.once("key", lambda: made.append(1) or len(made)) == 1
+    assert layout.to(torch.device("cpu")).once("key", lambda: 7) == 7

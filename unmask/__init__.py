@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from unmask.errors import UnmaskError
     from unmask.explanation import Explanation, explain
     from unmask.hub.files import build_encoder, load_model, save_model
+    from unmask.inference.loaded import Loaded, load
     from unmask.nn.encoder import Encoder
     from unmask.road import export, pretrain, resume
     from unmask.text.build import BuildOptions, build_corpus
@@ -33,6 +34,8 @@ _HOMES = {
     "build_encoder": "unmask.hub.files",
     "load_model": "unmask.hub.files",
     "save_model": "unmask.hub.files",
+    "Loaded": "unmask.inference.loaded",
+    "load": "unmask.inference.loaded",
     "Encoder": "unmask.nn.encoder",
     "export": "unmask.road",
     "pretrain": "unmask.road",
@@ -49,6 +52,7 @@ __all__ = [
     "Encoder",
     "EncoderConfig",
     "Explanation",
+    "Loaded",
     "PackedBatch",
     "RunConfig",
     "Tokenizer",
@@ -57,6 +61,7 @@ __all__ = [
     "build_encoder",
     "explain",
     "export",
+    "load",
     "load_model",
     "pretrain",
     "read_documents",

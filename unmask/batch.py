@@ -5,16 +5,18 @@ Legend: T tokens in the batch, B sequences, L longest sequence, M scored places.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-WASTE = 0.1  # padding a group of near-equal lengths may hold on a CPU: fewer calls for a tenth more work
+WASTE = 0.02  # padding a group of near-equal lengths may hold on a CPU: fewer calls for a little more work
+
+Made = TypeVar("Made")
 
 
 class Targets(NamedTuple):
@@ -94,6 +96,22 @@ class PackedBatch:
         moved.__dict__["layout"] = self.layout.to(device)
         return moved
 
+    def padded_to(self, tokens: int, pad: int) -> PackedBatch:
+        """For compiled code, which wants the same shape every time: sequences of `pad` up to that many tokens in all.
+
+        None is longer than those that are there, and nothing refers to them: labels, names and the decoder's side stay.
+        """
+        more = tokens - len(self.input_ids)
+        if not more:
+            return self
+        layout = self.layout.once(("filled", more), lambda: self.layout.followed_by(more))
+        fill = torch.full((more,), pad, dtype=self.input_ids.dtype, device=self.input_ids.device)
+        types = self.token_type_ids
+        types = None if types is None else torch.cat([types, torch.zeros_like(fill, dtype=types.dtype)])
+        padded = self.with_(input_ids=torch.cat([self.input_ids, fill]), starts=layout.starts, token_type_ids=types)
+        padded.__dict__["layout"] = layout
+        return padded
+
     def pin_memory(self) -> PackedBatch:
         """In page-locked memory, so that the copy to a GPU overlaps its work (called by torch's DataLoader)."""
         labels = {k: Targets(*(x.pin_memory() for x in t)) for k, t in self.labels.items()}
@@ -146,8 +164,10 @@ class Layout:
     starts: Tensor  # [B+1]
     position_ids: Tensor  # [T] place inside its own sequence, from 0
     rows: Tensor  # [T] its sequence
-    lengths: tuple[int, ...]  # [B]
+    lengths: tuple[int, ...]  # [B]; empty in a dense layout, whose lengths stand in `attention_mask` alone
     groups: tuple[Group, ...]
+    attention_mask: Tensor | None = None  # [B, L] True at real tokens: a dense layout, in which padding takes up tokens
+    _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, starts: Tensor) -> Layout:
@@ -158,14 +178,59 @@ class Layout:
         sizes = lengths.tolist()
         return cls(starts, position_ids, rows, tuple(sizes), tuple(_groups(sizes)))
 
+    @classmethod
+    def dense(cls, attention_mask_BL: Tensor) -> Layout:
+        """A padded batch as it comes from elsewhere: T = B × L, padding (0 or False, behind the text) counts as tokens.
+
+        Holds for any B and L, also unknown ones (torch.export): nothing is asked of the mask's values.
+        """
+        sequences, longest = attention_mask_BL.shape
+        mask, device = attention_mask_BL.bool(), attention_mask_BL.device
+        place, row = torch.arange(longest, device=device), torch.arange(sequences, device=device)
+        group = Group(0, sequences * longest, sequences, longest, None, None, mask[:, None, None, :])
+        return cls(
+            torch.arange(sequences + 1, device=device) * longest,
+            place.expand(sequences, longest).reshape(-1),
+            row[:, None].expand(sequences, longest).reshape(-1),
+            (),
+            (group,),
+            mask,
+        )
+
     @property
+    def num_sequences(self) -> int:
+        return sum(g.sequences for g in self.groups)
+
+    @cached_property
     def longest(self) -> int:
-        return max(self.lengths)
+        return self.groups[0].longest if len(self.groups) == 1 else max(g.longest for g in self.groups)
+
+    def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
+        """What `make` gives, made when first asked for: every layer of a step asks for the same."""
+        if key not in self._kept:
+            self._kept[key] = make()
+        made: Made = self._kept[key]
+        return made
 
     def to(self, device: torch.device) -> Layout:
         """On another device."""
         groups = tuple(g.to(device) for g in self.groups)
-        return Layout(self.starts.to(device), self.position_ids.to(device), self.rows.to(device), self.lengths, groups)
+        mask = None if self.attention_mask is None else self.attention_mask.to(device)
+        starts, position_ids, rows = (x.to(device) for x in (self.starts, self.position_ids, self.rows))
+        return Layout(starts, position_ids, rows, self.lengths, groups, mask)
+
+    def followed_by(self, tokens: int) -> Layout:
+        """With so many tokens more behind, in sequences as long as the longest and a rest; made where this one is."""
+        full, rest = divmod(tokens, self.longest)
+        lengths = [self.longest] * full + [rest] * (rest > 0)
+        behind = Layout.of(torch.tensor([0, *lengths]).cumsum(0).int()).to(self.starts.device)
+        return Layout(
+            torch.cat([self.starts, behind.starts[1:] + len(self.rows)]),
+            torch.cat([self.position_ids, behind.position_ids]),
+            torch.cat([self.rows, behind.rows + len(self.lengths)]),
+            self.lengths + behind.lengths,
+            self.groups + tuple(group._replace(first=group.first + len(self.rows)) for group in behind.groups),
+        )
 
     def padding(self) -> float:
         """Share of the places attention works on that hold no token."""
@@ -174,41 +239,70 @@ class Layout:
 
     def pad(self, x: Tensor) -> Tensor:
         """[T, ...] to [B, L, ...], zeros where there is no token."""
+        if self.attention_mask is not None:
+            empty = ~self.attention_mask.reshape(-1, *[1] * (x.dim() - 1))
+            return x.masked_fill(empty, 0).reshape(*self.attention_mask.shape, *x.shape[1:])
         slots = self.rows * self.longest + self.position_ids
         grid = x.new_zeros(len(self.lengths) * self.longest, *x.shape[1:])
         return grid.index_copy(0, slots, x).unflatten(0, (len(self.lengths), self.longest))
 
     def unpad(self, grid: Tensor) -> Tensor:
         """[B, L, ...] to [T, ...]: undoes `pad`."""
+        if self.attention_mask is not None:
+            return grid.flatten(0, 1)
         return grid.flatten(0, 1)[self.rows * self.longest + self.position_ids]
 
     def valid(self) -> Tensor:
         """[B, L] True where there is a token: the padded world's attention_mask."""
+        if self.attention_mask is not None:
+            return self.attention_mask
         return self.pad(torch.ones_like(self.position_ids, dtype=torch.bool))
 
 
-def _groups(lengths: list[int]) -> list[Group]:
-    groups, first, i = [], 0, 0
-    while i < len(lengths):
-        j, tokens, longest = i + 1, lengths[i], lengths[i]
-        while j < len(lengths):
-            wider = max(longest, lengths[j])
-            if tokens + lengths[j] < (1 - WASTE) * wider * (j + 1 - i):
-                break
-            longest, tokens, j = wider, tokens + lengths[j], j + 1
-        groups.append(_group(first, tokens, lengths[i:j], longest))
-        first, i = first + tokens, j
+def _groups(lengths: Sequence[int]) -> list[Group]:
+    groups, first = [], 0
+    for begin, end in _near_equal(lengths, lengths):
+        sizes = list(lengths[begin:end])
+        groups.append(_group(first, sizes))
+        first += groups[-1].tokens
     return groups
 
 
-def _group(first: int, tokens: int, lengths: list[int], longest: int) -> Group:
+def paired(targets: Sequence[int], sources: Sequence[int]) -> list[tuple[Group, Group]]:
+    """Groups of a decoder's sequences, each with the group of the sequences they look at: near-equal on both sides."""
+    pairs, first, first_source = [], 0, 0
+    for begin, end in _near_equal(targets, sources):
+        pair = _group(first, list(targets[begin:end])), _group(first_source, list(sources[begin:end]))
+        pairs.append(pair)
+        first, first_source = first + pair[0].tokens, first_source + pair[1].tokens
+    return pairs
+
+
+def _near_equal(queries: Sequence[int], keys: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Cuts consecutive sequences into runs in which at most WASTE of either side is padding."""
+    begin = 0
+    while begin < len(queries):
+        end = begin
+        totals, widest = [0, 0], [0, 0]
+        while end < len(queries):
+            new = queries[end], keys[end]
+            totals = [a + b for a, b in zip(totals, new, strict=True)]
+            widest = [max(a, b) for a, b in zip(widest, new, strict=True)]
+            room = (1 - WASTE) * (end + 1 - begin)
+            if any(total < room * wide for total, wide in zip(totals, widest, strict=True)):
+                break
+            end += 1
+        yield begin, end
+        begin = end
+
+
+def _group(first: int, lengths: list[int]) -> Group:
+    tokens, longest = sum(lengths), max(lengths)
     if tokens == len(lengths) * longest:
         return Group(first, tokens, len(lengths), longest, None, None, None)
     size = torch.tensor(lengths)
-    place = torch.arange(longest)
-    real = place < size[:, None]
+    real = torch.arange(longest) < size[:, None]
     begin = size.cumsum(0) - size
-    gather = torch.where(real, begin[:, None] + place, 0).flatten()
-    return Group(
-        first, tokens, len(lengths), longest, gather, real.flatten().nonzero().squeeze(1), real[:, None, None, :]
-    )
+    gather = torch.where(real, begin[:, None] + torch.arange(longest), 0).flatten()
+    places = real.flatten().nonzero().squeeze(1)
+    return Group(first, tokens, len(lengths), longest, gather, places, real[:, None, None, :])

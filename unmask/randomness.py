@@ -6,6 +6,8 @@ used as a hash. That is why masks are equal for any number of workers, any cut i
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,18 +17,34 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 def mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
     """Scrambles every bit of each element: SplitMix64's finaliser."""
     x = x + _GOLDEN
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    x ^= x >> np.uint64(30)
+    x *= np.uint64(0xBF58476D1CE4E5B9)
+    x ^= x >> np.uint64(27)
+    x *= np.uint64(0x94D049BB133111EB)
+    x ^= x >> np.uint64(31)
+    return x
 
 
 def keys(*parts: int | NDArray[np.integer]) -> NDArray[np.uint64]:
     """One key per element from whole numbers that broadcast together; the order of the parts matters."""
-    out = np.zeros(1, np.uint64)
-    with np.errstate(over="ignore"):
-        for part in parts:
-            out = mix(out ^ mix(np.atleast_1d(np.asarray(part)).astype(np.int64).view(np.uint64)))
-    return out
+    return further(np.zeros(1, np.uint64), *parts)
+
+
+def further(key: NDArray[np.uint64], *parts: int | NDArray[np.integer]) -> NDArray[np.uint64]:
+    """What `keys` gives for more parts behind those that `key` was made of: few keys, gathered, are cheaper than many made."""
+    for part in parts:
+        if isinstance(part, np.ndarray):
+            mixed = mix(part.astype(np.int64, copy=False).view(np.uint64))
+        else:
+            mixed = _mixed(int(part))
+        key = mix(key ^ mixed)
+    return key
+
+
+@lru_cache(maxsize=256)
+def _mixed(part: int) -> NDArray[np.uint64]:
+    """Kept, since a batch asks for the same few numbers (the seed, what a draw is for) again and again."""
+    return mix(np.array([part % 2**64], np.uint64))
 
 
 def uniform(key: NDArray[np.uint64]) -> NDArray[np.float64]:

@@ -103,7 +103,8 @@ def _assign(kind: Any, data: Any, whole: str, path: list[str], value: str) -> An
         return data | {head: _assign(hints[head], data.get(head), whole, rest, value)}
     others = [m for m in members if head in typing.get_type_hints(m)]
     if len(others) == 1 and not rest:
-        return {"kind": _kind_of(others[0]), head: _literal(value, typing.get_type_hints(others[0])[head])}
+        other = _other_kind(members, data, _kind_of(others[0]))
+        return other | {head: _literal(value, typing.get_type_hints(others[0])[head])}
     raise _unknown([prefix + head], [prefix + name for name in hints], "--set", here)
 
 
@@ -198,6 +199,8 @@ def _choose(members: Sequence[Any], data: object, path: str, where: str) -> Any:
                 return member
         raise _unknown([f"{path}.kind = {_shown(data['kind'])}"], [_kind_of(m) for m in members], where)
     fitting = [m for m in members if set(data) <= set(typing.get_type_hints(m))]
+    if data and fitting[:1] == [members[0]]:
+        return members[0]  # the first kind of a union is meant where none is named
     if len(fitting) != 1:
         names = " | ".join(_kind_of(m) for m in members)
         raise UnmaskError(f"{path} does not say which kind it is", where=where, do=f'add kind = "…", one of {names}')

@@ -17,7 +17,7 @@ from unmask.hub.configs import choose_family, read_config
 from unmask.hub.families import FAMILIES
 from unmask.hub.family import meaning
 from unmask.hub.fields import ACTIVATIONS
-from unmask.nn.parts import activation
+from unmask.nn.kernels.activation import activation
 
 
 def read(data: dict[str, Any]) -> EncoderConfig:

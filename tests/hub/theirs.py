@@ -187,13 +187,13 @@ def _our_logits(kind: str, head: nn.Module, encoder: Encoder, hidden_TD: Tensor,
     first_BD = hidden_TD[batch.starts[:-1].long()]
     match kind:
         case "mlm" | "causal":
-            return head(hidden_TD, encoder.token_table())
+            return head(hidden_TD, encoder.token_table()).dense()
         case "nsp" | "sop":
             return head(first_BD)
         case "rtd":
-            return head(hidden_TD, first_BD[batch.layout.rows])
+            return head(hidden_TD, batch.starts[:-1].long()[batch.layout.rows])
     assert kind == "infill"
-    return head(encoder, hidden_TD, batch)
+    return head(encoder, hidden_TD, batch).dense()
 
 
 @torch.no_grad()

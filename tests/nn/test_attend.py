@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.batch import Layout
-from unmask.nn.attend import ExtraScores, attend, attend_across, attend_plainly
+from unmask.nn.attend import attend, attend_across
+from unmask.nn.kernels.plain import Offsets, attend_plainly
 
 HEADS, HEAD_SIZE = 3, 8
 LENGTHS = st.lists(st.integers(1, 24), min_size=1, max_size=9)
@@ -18,7 +19,7 @@ HOW = st.fixed_dictionaries(
         "window": st.sampled_from([0, 1, 2, 5, 23, 24, 99]),
         "causal": st.booleans(),
         "scale": st.sampled_from([None, 1.0, 0.2]),
-        "extra": st.sampled_from([None, "bias", "content"]),
+        "relative": st.sampled_from(["", "", "bias", "c2p", "p2c", "c2p p2c"]),
     }
 )
 
@@ -32,22 +33,23 @@ def _qkv(lengths: list[int], seed: int = 0, dtype: torch.dtype = torch.float32) 
     return torch.randn(sum(lengths), 3, HEADS, HEAD_SIZE, generator=generator, dtype=dtype)
 
 
-def _extra(kind: str | None) -> ExtraScores | None:
-    """Nothing, one number a head and distance (as T5's), or something of the contents and the distance (as DeBERTa's)."""
-    if kind is None:
+def _offsets(kinds: str, longest: int = 24, heads: int = HEADS, size: int = HEAD_SIZE) -> Offsets | None:
+    """Tables with fewer rows than offsets, as buckets make them, each kind of them random."""
+    if not kinds:
         return None
-    table = torch.randn(HEADS, 49, generator=torch.Generator().manual_seed(7))
+    draw = torch.Generator().manual_seed(7)
+    rows = torch.randint(0, 11, (2 * longest - 1,), generator=draw)
+    numbers, keys, queries = (torch.randn(heads, 11, width, generator=draw) for width in (1, size, size))
+    return Offsets(
+        rows,
+        numbers[..., 0] if "bias" in kinds else None,
+        keys if "c2p" in kinds else None,
+        queries if "p2c" in kinds else None,
+    )
 
-    def scores(q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-        at = torch.arange(q.shape[2])
-        bias = table[:, at[None, :] - at[:, None] + 24][None]
-        return bias if kind == "bias" else bias * q.sum(-1, keepdim=True) + k.sum(-1)[:, :, None, :]
 
-    return scores
-
-
-def _options(how: dict[str, Any]) -> dict[str, Any]:
-    return {**how, "extra": _extra(how["extra"])}
+def _options(how: dict[str, Any], lengths: list[int]) -> dict[str, Any]:
+    return {**how, "relative": _offsets(how["relative"], max(lengths))}
 
 
 @settings(max_examples=40, deadline=None)
@@ -58,7 +60,7 @@ def test_the_fast_attention_is_the_plain_one_forward_and_backward(
     lengths = sorted(lengths) if ordered else lengths  # sorted lengths fall into larger groups, with padding in them
     layout = _layout(lengths)
     fast, plain = (_qkv(lengths, seed).requires_grad_() for _ in range(2))
-    one, other = attend(fast, layout, **_options(how)), attend_plainly(plain, layout, **_options(how))
+    one, other = attend(fast, layout, **_options(how, lengths)), attend_plainly(plain, layout, **_options(how, lengths))
     weights = torch.randn(one.shape, generator=torch.Generator().manual_seed(seed + 1))
     (one * weights).sum().backward()
     (other * weights).sum().backward()
@@ -78,7 +80,7 @@ def test_no_output_and_no_gradient_crosses_a_sequence_border(
     inside = layout.rows == changed
     before = _qkv(lengths, seed).requires_grad_()
     after = torch.where(inside[:, None, None, None], _qkv(lengths, seed + 1000), before.detach()).requires_grad_()
-    one, other = attend(before, layout, **_options(how)), attend(after, layout, **_options(how))
+    one, other = attend(before, layout, **_options(how, lengths)), attend(after, layout, **_options(how, lengths))
     assert torch.equal(one[~inside], other[~inside])
     one[inside].sum().backward()
     assert not before.grad[~inside].any()
@@ -126,7 +128,7 @@ def test_across_two_sides_each_sequence_sees_its_own_source_whole(
 def test_the_gradient_of_attention_is_its_slope(lengths: list[int], how: dict[str, Any]) -> None:
     layout = _layout(lengths)
     qkv = _qkv(lengths, dtype=torch.float64)[:, :, :, :2].clone().requires_grad_()
-    options = {**how, "extra": None}
+    options = {**how, "relative": None}
     assert torch.autograd.gradcheck(lambda x: attend(x, layout, **options), (qkv,))
 
 
@@ -146,7 +148,7 @@ def test_two_tokens_by_hand() -> None:
         ({}, [[1.0, 6.0], [2.0, 4.0]]),
         ({"causal": True}, [[4.0, 0.0], [2.0, 4.0]]),
         ({"scale": 0.0}, [[2.0, 4.0], [2.0, 4.0]]),
-        ({"extra": lambda q, k: torch.tensor([[0.0, -ln_3], [ln_3, 0.0]])}, [[2.0, 4.0], [3.0, 2.0]]),
+        ({"relative": Offsets(torch.arange(3), torch.tensor([[-ln_3, 0.0, ln_3]]))}, [[2.0, 4.0], [3.0, 2.0]]),
     ):
         out = attend(qkv, _layout([2]), **options)[:, 0]
         assert torch.allclose(out, torch.tensor(wanted), rtol=0, atol=1e-6)
@@ -155,7 +157,7 @@ def test_two_tokens_by_hand() -> None:
 def test_B108_no_argument_can_turn_the_isolation_off() -> None:
     """Elsewhere a mask of ones does. Here borders are part of the layout, and no mask is an argument."""
     assert list(inspect.signature(attend).parameters) == [
-        "qkv_T3HK", "layout", "window", "causal", "scale", "extra", "dropout",
+        "qkv_T3HK", "layout", "window", "causal", "scale", "relative", "dropout",
     ]  # fmt: skip
 
 

@@ -13,7 +13,8 @@ from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_p
 
 from unmask.batch import PackedBatch
 from unmask.config import Disentangled, RelativeBias
-from unmask.nn.places import Places, Turns, deberta_buckets, rotate, t5_buckets, turns
+from unmask.nn.kernels.rotary import rotate
+from unmask.nn.places import Places, Turns, deberta_buckets, t5_buckets, turns
 
 
 def test_a_quarter_turn_by_hand() -> None:

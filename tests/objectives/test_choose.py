@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import get_args
 
 import numpy as np
@@ -10,10 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from unmask.objectives.choose import LENGTHS, Unit, choose, tile
+from unmask.objectives.choose import LENGTHS, Unit, _sorted, choose, tile
 from unmask.randomness import keys
 
 UNITS: tuple[Unit, ...] = get_args(Unit)
+DRAWN_BEFORE: dict[Unit, str] = {  # digests of targets that version 0.1.0 drew
+    "token": "4e67bc050237aa48",
+    "word": "d8026b0d72b03d55",
+    "ngram": "abc63360f4d31044",
+    "span": "b0094d4bab575bd1",
+}
 
 
 def drawn(
@@ -175,3 +182,21 @@ def test_another_seed_and_another_example_draw_other_targets(unit: Unit) -> None
     line = ([[True] * 60], [[True] * 60])
     draws = {tuple(drawn(*line, 0.3, unit, seed, first)[0]) for seed in range(5) for first in (0, 1 << 44)}
     assert len(draws) == 10
+
+
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(0, 2**31))
+@settings(max_examples=50, deadline=None)
+def test_segments_come_in_the_order_of_their_draws_inside_each_sequence(sizes: list[int], seed: int) -> None:
+    """One sort of one number for row and draw is the plain sort by two keys; words of one segment share a draw."""
+    rows = np.repeat(np.arange(len(sizes)) * 100, sizes)  # rows without a word lie between
+    draws = (
+        np.random.default_rng(seed).integers(0, 2**63, len(rows) // 2 + 1).astype(np.uint64)[np.arange(len(rows)) // 2]
+    )
+    assert np.array_equal(_sorted(draws, rows), np.lexsort((draws, rows)))
+
+
+@pytest.mark.parametrize(("unit", "digest"), DRAWN_BEFORE.items())
+def test_R3_the_targets_of_earlier_versions_are_drawn_again(unit: Unit, digest: str) -> None:
+    """A run that goes on with a newer version must not see other masks."""
+    chosen = grid(50, 40, 0.3, unit, holes=(0, 17), size=2)
+    assert hashlib.sha256(chosen.tobytes()).hexdigest()[:16] == digest

@@ -274,7 +274,7 @@ def test_the_decoder_sees_its_own_source_and_nothing_ahead() -> None:
 
     def logits(batch: PackedBatch) -> torch.Tensor:
         with torch.no_grad():
-            return objective.head(encoder, encoder(batch), batch)
+            return objective.head(encoder, encoder(batch), batch).dense()
 
     whole = objective.prepare(batch_of(rows), 0)
     together = split(logits(whole), whole.decoder.starts)

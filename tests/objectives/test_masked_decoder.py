@@ -15,7 +15,9 @@ from torch import Tensor
 from unmask.batch import PackedBatch, Targets
 from unmask.config import Disentangled, EncoderConfig, MaskedTokens
 from unmask.nn.encoder import Encoder
+from unmask.objectives.base import Joint
 from unmask.objectives.masked import MaskedTokenObjective
+from unmask.objectives.pair import SentencePairObjective
 
 V1 = replace(
     CONFIG,
@@ -163,6 +165,38 @@ def test_the_decoder_trains_its_table_and_the_last_block() -> None:
     assert all(p.grad is not None for p in encoder.parameters())
     used = mlm.head.get_parameter("positions.weight").grad
     assert used is not None and used[[1, 4]].any(1).all() and not used[40:].any()
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_the_last_layer_is_run_by_the_decoder_only_and_nothing_changes(name: str) -> None:
+    """Its own output is read by no one: without it, loss and gradients are the same to the last bit."""
+    encoder, mlm, batch = deberta(CONFIGS[name])
+    where = torch.tensor([1, 30, 45])
+    batch = batch.with_(labels={"mlm": Targets(where, batch.input_ids[where])})
+    runs = []
+    encoder.blocks[-1].register_forward_hook(lambda *_: runs.append(1))
+    found = []
+    for layers in (mlm.states(encoder, batch), encoder.layers(batch)):
+        loss = mlm.loss(encoder, layers, batch)["mlm"].total
+        found.append([loss, *torch.autograd.grad(loss, [*encoder.parameters(), *mlm.parameters()])])
+    assert len(runs) == 1  # by all layers; the decoder asks the block in a way of its own
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_token_is_answered_alike_whoever_asks_besides(name: str) -> None:
+    encoder, mlm, batch = deberta(CONFIGS[name])
+    layers = mlm.states(encoder, batch)
+    everywhere = mlm.logits(encoder, layers, batch, torch.arange(len(batch.input_ids)))
+    where = torch.tensor([0, 1, 30, 45])
+    torch.testing.assert_close(mlm.logits(encoder, layers, batch, where), everywhere[where], rtol=1e-5, atol=1e-5)
+
+
+def test_another_goal_beside_the_decoder_gets_all_layers() -> None:
+    encoder, mlm, batch = deberta(V3)
+    pair = SentencePairObjective(V3, "sop")
+    assert mlm.depth(V3) == 1 and Joint({"mlm": mlm, "sop": pair}).depth(V3) == 2
+    assert len(Joint({"mlm": mlm, "sop": pair}).states(encoder, batch)) == 3 and len(mlm.states(encoder, batch)) == 2
 
 
 def test_a_sequence_beyond_the_decoders_table_is_refused_in_words() -> None:

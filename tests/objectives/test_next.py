@@ -42,7 +42,7 @@ def model() -> tuple[Encoder, NextTokenObjective]:
 def terms(encoder: Encoder, objective: NextTokenObjective, batch: PackedBatch) -> torch.Tensor:
     """The loss of each target, in order."""
     where, value = batch.labels["causal"]
-    logits = objective.head(encoder(batch)[where], encoder.token_table())
+    logits = objective.head(encoder(batch)[where], encoder.token_table()).dense()
     return F.cross_entropy(logits, value, reduction="none").detach()
 
 

@@ -17,8 +17,9 @@ from unmask.config import EncoderConfig, MaskedTokens, ReplacedTokens
 from unmask.nn.cost import encoder_flops
 from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
+from unmask.nn.kernels.vocabulary import sample
 from unmask.objectives.base import combine
-from unmask.objectives.replaced import ReplacedTokenObjective, sample
+from unmask.objectives.replaced import ReplacedTokenObjective
 
 CONFIG = EncoderConfig(
     vocab_size=64,
@@ -202,6 +203,23 @@ def literal_guess(logits: torch.Tensor, drawn: float) -> int:
     raise AssertionError
 
 
+@pytest.mark.parametrize("sharing", SHARINGS)
+def test_what_is_put_into_the_blanks_is_drawn_from_the_generators_logits(sharing: str) -> None:
+    """In the pieces that its loss is computed in, and in evaluation too: the tokens that the plain way draws."""
+    encoder, objective = model(sharing)
+    prepared = objective.prepare(batch_of(), 3)
+    where, value = prepared.labels["mlm"]
+    with torch.no_grad():
+        logits = objective.answers(encoder, prepared).dense()
+    guess = sample(logits, prepared.labels["draw"].value)
+    assert len(set(guess.tolist())) > 5 and not torch.equal(guess, value)
+    for training in (True, False):
+        filled, losses = objective.train(training).begin(encoder, prepared)
+        assert torch.equal(filled.input_ids[where], guess)
+        assert abs(float(losses["mlm"].total.detach() - F.cross_entropy(logits, value, reduction="sum"))) < 1e-3
+    assert int(losses["mlm"].correct) == int((logits.argmax(-1) == value).sum())
+
+
 def test_gradient_disentangled_sharing_is_the_papers() -> None:
     """DeBERTa-v3 section 3.3, literally: E_D = sg(E_G) + E_delta is written into a second encoder's tables before each step,
     the MLM loss moves E_G, and the gradient of the RTD loss for E_D moves E_delta. Both losses take their step together.
@@ -226,7 +244,7 @@ def test_gradient_disentangled_sharing_is_the_papers() -> None:
             for table, shared, delta in zip(tables, given, deltas, strict=True):
                 table.copy_(shared + delta)
         where, value = prepared.labels["mlm"]
-        logits = mlm.head(generator(prepared)[where], given.tokens)
+        logits = mlm.head(generator(prepared)[where], given.tokens).dense()
         guess = torch.tensor(
             [literal_guess(row, u) for row, u in zip(logits, prepared.labels["draw"].value.tolist(), strict=True)]
         )

@@ -222,3 +222,50 @@ def test_documents_that_can_not_be_told_apart_are_refused() -> None:
     nameless = replace(GPT2_LIKE, sep_token_id=None)
     with pytest.raises(UnmaskError, match="no sep token"):
         pool_of(numbered_documents([[4], [2]]), Blocks(max_length=8, frame=False), vocabulary=nameless)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES)
+def test_full_sentences_take_every_sentence_that_still_fits(sizes: list[list[int]]) -> None:
+    """The definition, sentence by sentence: a new example begins with the first one that does not fit."""
+    room, full, now = 22, [], 0
+    for document, sentences in enumerate(sizes):
+        for number, size in enumerate(sentences):
+            gap = int(document > 0 and number == 0)  # a separator stands before a document
+            if now and now + gap + size <= room:
+                now += gap + size
+                continue
+            if now:
+                full.append(now)
+            if (now := size) > room:
+                parts = -(-size // room)
+                full += np.diff([k * size // parts for k in range(parts + 1)]).tolist()
+                now = 0
+    pool = pool_of(numbered_documents(sizes), FullSentences(max_length=24))
+    assert (pool.lengths() - 2).tolist() == full + [now] * (now > 0)
+
+
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.sampled_from([0.0, 0.4, 1.0]), st.integers(0, 99))
+def test_pairs_take_every_sentence_that_still_fits(sizes: list[list[int]], short_rate: float, seed: int) -> None:
+    """Without short ones each document is filled from the left; with them no chunk is longer, and all stay in order."""
+    documents = numbered_documents(sizes)
+    how = Pairs(max_length=24, negatives="swapped", negative_rate=0.0, short_rate=short_rate)
+    pool = pool_of(documents, how, seed)
+    found = (np.diff(pool.first)[:, 0] + np.diff(pool.second)[:, 0]).tolist()
+    full = [size for document in sizes for size in _filled(document, 21)]
+    assert sum(found) == sum(full) and max(found) <= 21
+    assert found == full if short_rate == 0 else len(found) >= len(full)
+
+
+def _filled(sentences: list[int], room: int) -> list[int]:
+    """Lengths of the chunks of one document, from the left, each as full as whole pieces allow."""
+    chunks: list[int] = []
+    for size in sentences:
+        parts = -(-size // room)
+        for piece in np.diff([k * size // parts for k in range(parts + 1)]).tolist():
+            if chunks and chunks[-1] + piece <= room:
+                chunks[-1] += piece
+            else:
+                chunks.append(piece)
+    return chunks

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from small_runs import ignore, result, small_run, stop_after, weights
 from unmask import road
 from unmask.config import BatchSize, Machine, Steps
 from unmask.errors import CannotWriteError, DamagedError, UnmaskError
+from unmask.objectives.base import Losses
 from unmask.objectives.masked import MaskedTokenObjective
 from unmask.train.step import Diverged
 
@@ -20,13 +22,15 @@ from unmask.train.step import Diverged
 def test_R7_a_loss_that_is_not_a_number_stops_before_the_step_and_names_the_documents(
     small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, calls = MaskedTokenObjective.logits, []
+    plain, calls = MaskedTokenObjective.loss, []
 
-    def poisoned(self: MaskedTokenObjective, *arguments: Any) -> torch.Tensor:
+    def poisoned(self: MaskedTokenObjective, *arguments: Any) -> Losses:
         calls.append(1)
-        return plain(self, *arguments) * (float("nan") if self.training and len(calls) > 30 else 1.0)
+        found = plain(self, *arguments)
+        broken = self.training and len(calls) > 20
+        return {n: replace(s, total=s.total * (float("nan") if broken else 1.0)) for n, s in found.items()}
 
-    monkeypatch.setattr(MaskedTokenObjective, "logits", poisoned)
+    monkeypatch.setattr(MaskedTokenObjective, "loss", poisoned)
     steps: list[int] = []
     with pytest.raises(Diverged) as caught:
         road.pretrain(
@@ -34,7 +38,7 @@ def test_R7_a_loss_that_is_not_a_number_stops_before_the_step_and_names_the_docu
         )
     assert f"in step {steps[-1] + 1}" in caught.value.what and "text.txt record" in caught.value.where
     assert caught.value.exit_code != 0 and result(tmp_path / "run")["status"] == "failed"
-    monkeypatch.setattr(MaskedTokenObjective, "logits", plain)
+    monkeypatch.setattr(MaskedTokenObjective, "loss", plain)
     road.resume(tmp_path / "run", view=ignore)  # what was saved is sound
     road.pretrain(small_run(small_corpus), tmp_path / "whole", view=ignore)
     assert weights(tmp_path / "run") == weights(tmp_path / "whole")
@@ -48,8 +52,8 @@ def test_R7_a_broken_sequence_is_named_alone(
 
     plain = Encoder._states
 
-    def poisoned(self: Encoder, batch: Any, added: Any) -> Iterator[torch.Tensor]:
-        for hidden in plain(self, batch, added):
+    def poisoned(self: Encoder, batch: Any, *rest: Any) -> Iterator[torch.Tensor]:
+        for hidden in plain(self, batch, *rest):
             if self.training:
                 hidden = hidden.clone()
                 hidden[batch.layout.rows == 1] = float("nan")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from unmask.cli.console import Console
+
 
 def export(
-    run: Annotated[Path, typer.Argument(help="Folder of the run.")],
+    source: Annotated[Path, typer.Argument(metavar="RUN", help="Folder of the run; for ONNX also a model folder.")],
     out: Annotated[
         Path,
         typer.Option(
@@ -17,19 +21,71 @@ def export(
         ),
     ],
     checkpoint: Annotated[str, typer.Option("--checkpoint", help="last, best (held-out loss) or a step.")] = "last",
+    kind: Annotated[
+        str, typer.Option("--format", help="huggingface, or onnx (a graph for other runtimes).")
+    ] = "huggingface",
+    head: Annotated[
+        str, typer.Option("--head", help="ONNX: none (hidden states), mlm, causal, rtd, nsp, sop or infill.")
+    ] = "none",
+    int8: Annotated[bool, typer.Option("--int8", help="ONNX: in 8 bits, if texts keep their vectors.")] = False,
+    texts: Annotated[
+        Path | None,
+        typer.Option("--texts", help="ONNX: texts, one a line, that int8 is checked on.", show_default="built-in"),
+    ] = None,
 ) -> None:
-    """Write a Hugging Face folder from a checkpoint of a run.
+    """Write a Hugging Face folder from a checkpoint of a run, or an ONNX folder from a run or a model.
 
     Example: unmask export runs/first --checkpoint best --out best-model
+
+    Example: unmask export best-model --format onnx --int8 --out best-model-onnx
     """
     from unmask import road
     from unmask.cli.console import Console
+    from unmask.errors import UnmaskError
 
     with Console() as console:
-        step = road.export(run, out, checkpoint)
-        console.say(
-            f"Model of step {step:,} in {out}; transformers loads it with AutoModelForPreTraining or AutoModelForMaskedLM."
-        )
+        match kind:
+            case "huggingface":
+                step = road.export(source, out, checkpoint)
+                console.say(
+                    f"Model of step {step:,} in {out}; "
+                    "transformers loads it with AutoModelForPreTraining or AutoModelForMaskedLM."
+                )
+            case "onnx":
+                _export_onnx(console, source, out, checkpoint, head, int8, texts)
+            case _:
+                raise UnmaskError(f"unknown format {kind!r}", where="--format", do="give huggingface or onnx")
+
+
+def _export_onnx(
+    console: Console, source: Path, out: Path, checkpoint: str, head: str, int8: bool, texts: Path | None
+) -> None:
+    """From a model folder as it is; a run's checkpoint becomes one first, which is deleted again."""
+    from unmask import road
+    from unmask.hub.onnx.export import export_onnx
+    from unmask.hub.onnx.sentences import SENTENCES
+
+    lines = SENTENCES if texts is None else [line for line in _lines(texts) if line]
+    with tempfile.TemporaryDirectory(prefix="unmask-export-") as scratch:
+        model = source
+        if not any((source / name).exists() for name in ("config.json", "modules.json")):
+            model = Path(scratch) / "model"
+            road.export(source, model, checkpoint)
+        report = export_onnx(model, out, head=head, int8=int8, texts=lines, progress=console)
+    rows: list[list[object]] = [["fp32, worst difference from the model", f"{report.difference:.1e}"]]
+    if report.cosine is not None:
+        rows.append([f"int8, least cosine over {len(lines):,} texts", f"{report.cosine:.4f}"])
+        rows.append(["matrix products left in fp32", report.spared])
+    console.table(f"{', '.join(report.files)} in {out}", rows)
+
+
+def _lines(path: Path) -> list[str]:
+    from unmask.errors import UnmaskError
+
+    try:
+        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, ValueError) as error:
+        raise UnmaskError(f"the texts can't be read: {error}", where=str(path), do="give a UTF-8 file") from None
 
 
 def report(run: Annotated[Path, typer.Argument(help="Folder of the run.")]) -> None:

@@ -9,7 +9,7 @@ import traceback
 
 import typer
 
-from unmask.cli import corpus, demo, doctor, explain, export, fill, pretrain, tokenizer
+from unmask.cli import corpus, demo, doctor, embed, explain, export, fill, pretrain, tokenizer
 from unmask.errors import UnmaskError
 
 app = typer.Typer(
@@ -27,6 +27,7 @@ app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.command("pretrain")(pretrain.pretrain)
 app.command("fill")(fill.fill)
+app.command("embed")(embed.embed)
 app.command("explain")(explain.explain)
 app.command("export")(export.export)
 app.command("report")(export.report)

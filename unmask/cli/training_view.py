@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from unmask.train.interval import SLOW_LOADER
 from unmask.train.report.text import compact, count, duration, figure, loss_name, number, one_line, percent
 
 EVERY = 10.0  # seconds between plain lines where nothing can be redrawn
@@ -132,7 +133,7 @@ class TrainingView:
             ("learning_rate", "learning rate", figure),
             ("grad_norm", "gradient norm", figure),
             ("padding", "padding", percent),
-            ("loader_wait", "loader wait", percent),
+            ("loader_wait", "loader wait", _waiting),
         ]
         for key, name, write in writers:
             if (value := number(self._last.get(key))) is not None:
@@ -199,6 +200,10 @@ class Trail:
         picked = [values[round(i * (len(values) - 1) / (places - 1))] for i in range(places)]
         low, span = min(picked), max(picked) - min(picked)
         return "".join(marks[round((value - low) / span * (len(marks) - 1)) if span else 0] for value in picked)
+
+
+def _waiting(share: float) -> str:
+    return percent(share) + (" (too slow: more machine.workers)" if share > SLOW_LOADER else "")
 
 
 def _evaluated(record: Mapping[str, Any]) -> str:

@@ -90,6 +90,7 @@ Schedule = Linear | Cosine | WarmupStableDecay
 class AdamW:
     """Decoupled weight decay on matrices and embeddings only, never on norms and biases (Loshchilov and Hutter 2019)."""
 
+    kind: Literal["adamw"] = "adamw"
     learning_rate: float = 1e-4
     beta1: float = 0.9
     beta2: float = 0.999
@@ -98,8 +99,56 @@ class AdamW:
     max_grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
-        positive(self, "learning_rate", "epsilon", "max_grad_norm")
-        share(self, "beta1", "beta2", "weight_decay")
+        _check_adam(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StableAdamW:
+    """AdamW that takes a smaller step in a tensor whose gradient outgrew its past (Wortsman et al. 2023, algorithm 2).
+
+    What ModernBERT was trained with. It bears a larger rate and a smaller `beta2`, and makes clipping unnecessary.
+    """
+
+    kind: Literal["stable_adamw"] = "stable_adamw"
+    learning_rate: float = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.98
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_adam(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Muon:
+    """Orthogonal updates for the matrices inside the blocks, AdamW for all else (Jordan et al. 2024).
+
+    A matrix' update is scaled to the size AdamW's would have, 0.2 on the average (Liu et al. 2025, section 2.2), so that one
+    `learning_rate` and one `weight_decay` serve both. `momentum` is of the matrices, `beta1`, `beta2`, `epsilon` of the rest.
+    """
+
+    kind: Literal["muon"] = "muon"
+    learning_rate: float = 1e-4
+    momentum: float = 0.95
+    beta1: float = 0.9
+    beta2: float = 0.999
+    epsilon: float = 1e-6
+    weight_decay: float = 0.01
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        _check_adam(self)
+        share(self, "momentum")
+
+
+Optimizer = AdamW | StableAdamW | Muon
+
+
+def _check_adam(optimizer: Optimizer) -> None:
+    positive(optimizer, "learning_rate", "epsilon", "max_grad_norm")
+    share(optimizer, "beta1", "beta2", "weight_decay")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,12 +164,16 @@ class BatchSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """Where the run happens. `threads` 0 and `device`, `precision` auto take what this machine has."""
+    """Where the run happens. `threads` 0 and `device`, `precision` auto take what this machine has.
+
+    `compile` lets torch.compile fuse what stands between two attentions: for a GPU; on a CPU it takes time and gains nothing.
+    """
 
     device: Literal["auto", "cpu", "cuda"] = "auto"
     precision: Literal["auto", "fp32", "bf16", "fp16"] = "auto"
     threads: int = 0
     workers: int = 1
+    compile: bool = False
 
     def __post_init__(self) -> None:
         for name in ("threads", "workers"):
@@ -153,6 +206,13 @@ class Phase:
     until: Steps | Tokens | Minutes
     changes: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        names = [change.partition("=")[0].strip() for change in self.changes]
+        if {"optimizer", "optimizer.kind"} & set(names):
+            raise ValueError(
+                "changes can't name another optimizer: a phase goes on with the state of the one before it"
+            )
+
 
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
@@ -171,7 +231,7 @@ class RunConfig:
     objectives: tuple[Objectives, ...] = (MaskedTokens(), SentencePair())
     batch: BatchSize = field(default_factory=BatchSize)
     until: Steps | Tokens | Minutes = field(default_factory=lambda: Steps(steps=100_000))
-    optimizer: AdamW = field(default_factory=AdamW)
+    optimizer: Optimizer = field(default_factory=AdamW)
     schedule: Schedule = field(default_factory=Linear)
     keeping: Keeping = field(default_factory=Keeping)
     machine: Machine = field(default_factory=Machine)

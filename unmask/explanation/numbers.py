@@ -18,6 +18,7 @@ from unmask.batch import PackedBatch, Targets
 from unmask.explanation.result import Candidate, Loss, Target, Worked
 from unmask.measure.heldout import evaluating
 from unmask.nn.encoder import Encoder
+from unmask.nn.kernels.vocabulary import Logits
 from unmask.objectives.base import Joint, Losses, combine
 from unmask.objectives.replaced import ReplacedTokenObjective
 from unmask.text.tokenizer import Tokenizer
@@ -69,8 +70,8 @@ def _heads_watched(objective: Joint) -> Iterator[dict[str, Tensor]]:
 
 
 def _keep(found: dict[str, Tensor], name: str) -> Any:
-    def hook(head: nn.Module, given: Any, out: Tensor) -> None:
-        found[name] = out.float()
+    def hook(head: nn.Module, given: Any, out: Tensor | Logits) -> None:
+        found[name] = (out.dense() if isinstance(out, Logits) else out).float()
 
     return hook
 

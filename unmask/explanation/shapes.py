@@ -21,6 +21,8 @@ from unmask.batch import PackedBatch
 from unmask.explanation.result import Stage
 from unmask.explanation.steps import FUNCTIONS, Call, Network, steps_in
 from unmask.nn.encoder import Encoder
+from unmask.nn.heads import TokenHead
+from unmask.nn.kernels.vocabulary import Logits
 from unmask.objectives.base import Joint
 from unmask.objectives.boundary import SpanBoundaryObjective
 from unmask.objectives.infill import InfillObjective
@@ -130,6 +132,8 @@ def _named(module: nn.Module, path: str, watch: _Watch) -> Iterator[None]:
         watch.visits[path] += 1
 
     def leave(module: nn.Module, given: Any, out: Any) -> None:
+        if isinstance(out, Logits) and not any(isinstance(part, TokenHead) for part in list(module.modules())[1:]):
+            out.dense()  # a head's last step
         watch.stack.pop()
 
     handles = module.register_forward_pre_hook(enter), module.register_forward_hook(leave)

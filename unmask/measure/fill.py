@@ -46,7 +46,7 @@ def fill_mask(
         raise UnmaskError(f"the text has {len(ids)} tokens, but this model has {limit} positions", do="shorten it")
     batch = PackedBatch.pack([ids]).to(next(encoder.parameters()).device)
     with evaluating(encoder, mlm):
-        logits = mlm.logits(encoder, encoder.layers(batch), batch, where.to(batch.input_ids.device))
+        logits = mlm.logits(encoder, mlm.states(encoder, batch), batch, where.to(batch.input_ids.device))
         guesses = _likeliest(logits, tokenizer, top)
     return [[replace(guess, token=_readable(tokenizer, guess.token)) for guess in row] for row in guesses]
 
@@ -90,13 +90,12 @@ def _sample(encoder: Encoder, objective: Joint, tokenizer: Tokenizer, one: Packe
     replaced = objective.members().get("rtd")
     with evaluating(encoder, objective):
         if isinstance(replaced, ReplacedTokenObjective):
-            logits_MV = replaced.generator_logits(encoder, there)
+            logits_MV = replaced.answers(encoder, there).dense()
             found = _doubted(encoder, replaced, there, tokenizer)
         else:
             mlm = objective.members()["mlm"]
             assert isinstance(mlm, MaskedTokenObjective)
-            layers = encoder.layers(there, *objective.tables())
-            logits_MV = mlm.logits(encoder, layers, there, there.labels["mlm"].where)
+            logits_MV = mlm.logits(encoder, objective.states(encoder, there), there, there.labels["mlm"].where)
             found = {}
         guesses = _likeliest(logits_MV, tokenizer, 3)
     return {
@@ -114,8 +113,8 @@ def _doubted(
 ) -> dict[str, Any]:
     """The text with the generator's draws in it, and the chance that each token of it is not the original."""
     filled, _ = replaced.begin(encoder, batch)
-    hidden_TD = encoder.layers(filled, *replaced.tables())[-1]
-    chances_T = replaced.head(hidden_TD, hidden_TD[:1].expand_as(hidden_TD)).float().sigmoid()
+    hidden_TD = replaced.states(encoder, filled)[-1]
+    chances_T = replaced.head(hidden_TD, batch.starts[:-1].long().index_select(0, batch.layout.rows)).float().sigmoid()
     return {
         "filled": [tokenizer.token(i) for i in filled.input_ids.tolist()],
         "doubts": [round(p, 4) for p in chances_T.tolist()],

@@ -1,6 +1,7 @@
 """Attention with its matrices: self-attention under every way of knowing places, and a decoder's look at its encoder.
 
-Legend: T tokens, D hidden_size, H heads, K head size, S sequences of a group, L longest, R rows of a relative table.
+Legend: T tokens, M of them that ask, D hidden_size, H heads, K head size, X = heads · K or 3 times
+that, N rows of a table of relative places.
 """
 
 from __future__ import annotations
@@ -8,13 +9,15 @@ from __future__ import annotations
 import math
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.batch import Layout
 from unmask.config import Disentangled, EncoderConfig
-from unmask.nn.attend import ExtraScores, attend, attend_across
-from unmask.nn.places import Bias, Known, Relative, Turns, rotate
+from unmask.nn.attend import attend, attend_across
+from unmask.nn.kernels.linear import Linear, linear
+from unmask.nn.kernels.plain import Offsets
+from unmask.nn.kernels.rotary import turn
+from unmask.nn.places import Known, Relative, Turns
 
 
 class Attention(nn.Module):
@@ -25,54 +28,58 @@ class Attention(nn.Module):
         self.config = config
         self.inner = config.num_attention_heads * config.key_size
         fused_bias = config.linear_bias and config.key_bias
-        self.qkv = nn.Linear(config.hidden_size, 3 * self.inner, bias=fused_bias)
+        self.qkv = Linear(config.hidden_size, 3 * self.inner, bias=fused_bias)
         if config.linear_bias and not config.key_bias:
             self.query_bias = nn.Parameter(torch.zeros(self.inner))
             self.value_bias = nn.Parameter(torch.zeros(self.inner))
-        self.out = nn.Linear(self.inner, config.hidden_size, bias=config.linear_bias)
+        self.out = Linear(self.inner, config.hidden_size, bias=config.linear_bias)
         match config.positions:
             case Disentangled(shared_projections=False) as d:
                 if d.content_to_position:
-                    self.position_key = nn.Linear(config.hidden_size, self.inner, bias=fused_bias)
+                    self.position_key = Linear(config.hidden_size, self.inner, bias=fused_bias)
                 if d.position_to_content:
-                    self.position_query = nn.Linear(config.hidden_size, self.inner, bias=config.linear_bias)
+                    self.position_query = Linear(config.hidden_size, self.inner, bias=config.linear_bias)
 
-    def forward(
-        self, x_TD: Tensor, layout: Layout, known: Known, *, window: int = 0, query_TD: Tensor | None = None
+    def forward(self, x_TD: Tensor, layout: Layout, known: Known, *, window: int = 0) -> Tensor:
+        """[T, D]"""
+        y_TX = self._attend(linear(x_TD, self.qkv.weight, self._bias()), layout, known, window)
+        out: Tensor = self.out(y_TX)
+        return out
+
+    def answer(
+        self, query_MD: Tensor, where_M: Tensor, keys_TD: Tensor, layout: Layout, known: Known, *, window: int = 0
     ) -> Tensor:
-        """[T, D]; with `query_TD` other tokens' states ask (same layout), and `x_TD` gives keys and values."""
-        qkv = self._project(x_TD, query_TD).unflatten(-1, (3, self.config.num_attention_heads, -1))
+        """[M, D]: the tokens at `where_M` alone ask, with states of their own; `keys_TD` gives keys and values."""
+        weight, bias, n = self.qkv.weight, self._bias(), self.inner
+        q_MX = linear(query_MD, weight[:n], None if bias is None else bias[:n])
+        kv_TX = linear(keys_TD, weight[n:], None if bias is None else bias[n:])
+        q_TX = q_MX.new_zeros(len(kv_TX), n).index_copy(0, where_M, q_MX)
+        y_TX = self._attend(torch.cat([q_TX, kv_TX], -1), layout, known, window)
+        out: Tensor = self.out(y_TX.index_select(0, where_M))
+        return out
+
+    def _attend(self, qkv_TX: Tensor, layout: Layout, known: Known, window: int) -> Tensor:
+        heads = self.config.num_attention_heads
         scale: float | None = None if self.config.scale_attention else 1.0
-        extra: ExtraScores | None = None
+        relative: Offsets | None = None
         match known:
             case Turns():
-                cosine, sine = known.local if window else known.everywhere
-                turned = rotate(qkv[:, :2], cosine[:, None], sine[:, None])
-                qkv = torch.cat([turned, qkv[:, 2:].to(turned.dtype)], 1)
-            case Bias():
-                extra = known.extra
+                qkv_TX = turn(qkv_TX, heads, *(known.local if window else known.everywhere))
+            case Offsets():
+                relative = known
             case Relative():
                 scale = self._relative_scale()
-                extra = self._relative_scores(known, scale)
-        y = attend(
-            qkv,
+                relative = self._offsets(known)
+        y_THK = attend(
+            qkv_TX.unflatten(-1, (3, heads, -1)),
             layout,
             window=window,
             causal=self.config.causal,
             scale=scale,
-            extra=extra,
+            relative=relative,
             dropout=self.config.attention_probs_dropout_prob if self.training else 0.0,
         )
-        out: Tensor = self.out(y.flatten(-2))
-        return out
-
-    def _project(self, x_TD: Tensor, query_TD: Tensor | None) -> Tensor:
-        weight, bias = self.qkv.weight, self._bias()
-        if query_TD is None:
-            return F.linear(x_TD, weight, bias)
-        n = self.inner
-        q = F.linear(query_TD, weight[:n], None if bias is None else bias[:n])
-        return torch.cat([q, F.linear(x_TD, weight[n:], None if bias is None else bias[n:])], -1)
+        return y_THK.flatten(-2)
 
     def _bias(self) -> Tensor | None:
         if self.config.linear_bias and not self.config.key_bias:
@@ -85,37 +92,27 @@ class Attention(nn.Module):
         assert isinstance(d, Disentangled)
         return 1 / math.sqrt(self.config.key_size * (1 + d.content_to_position + d.position_to_content))
 
-    def _relative_scores(self, known: Relative, scale: float) -> ExtraScores:
-        """Content-to-position and position-to-content scores (DeBERTa equation 4), already scaled."""
+    def _offsets(self, known: Relative) -> Offsets:
+        """The table as keys that contents look for, and as queries that look for contents (DeBERTa equation 4)."""
         d = self.config.positions
         assert isinstance(d, Disentangled)
-        keys = self._position_heads("key", known.table_RD) * scale if d.content_to_position else None
-        queries = self._position_heads("query", known.table_RD) * scale if d.position_to_content else None
+        return Offsets(
+            known.rows,
+            keys_HNK=self._position_heads("key", known.table_ND) if d.content_to_position else None,
+            queries_HNK=self._position_heads("query", known.table_ND) if d.position_to_content else None,
+        )
 
-        def extra(q_SHLK: Tensor, k_SHLK: Tensor) -> Tensor:
-            longest = q_SHLK.shape[2]
-            rows = known.rows_LL[:longest, :longest].expand(*q_SHLK.shape[:2], -1, -1)
-            total = q_SHLK.new_zeros(())
-            if keys is not None:
-                total = total + (q_SHLK @ keys.transpose(-1, -2)).gather(-1, rows)
-            if queries is not None:  # row of (i, j), though it is key j that looks
-                by_key = (k_SHLK @ queries.transpose(-1, -2)).gather(-1, rows.transpose(-1, -2))
-                total = total + by_key.transpose(-1, -2)
-            return total
-
-        return extra
-
-    def _position_heads(self, role: str, table_RD: Tensor) -> Tensor:
-        """[H, R, K] the relative places as keys or queries."""
+    def _position_heads(self, role: str, table_ND: Tensor) -> Tensor:
+        """[H, N, K] the relative places as keys or queries."""
         d = self.config.positions
         assert isinstance(d, Disentangled)
         if not d.shared_projections:
-            projected = self.position_key(table_RD) if role == "key" else self.position_query(table_RD)
+            projected = self.position_key(table_ND) if role == "key" else self.position_query(table_ND)
         else:
             begin = 0 if role == "query" else self.inner
             bias = self._bias()
             own = None if bias is None else bias[begin : begin + self.inner]
-            projected = F.linear(table_RD, self.qkv.weight[begin : begin + self.inner], own)
+            projected = linear(table_ND, self.qkv.weight[begin : begin + self.inner], own)
         out: Tensor = projected.unflatten(-1, (self.config.num_attention_heads, -1)).transpose(0, 1)
         return out
 
@@ -127,9 +124,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.config = config
         inner = config.num_attention_heads * config.key_size
-        self.query = nn.Linear(config.hidden_size, inner, bias=config.linear_bias)
-        self.key_value = nn.Linear(config.hidden_size, 2 * inner, bias=config.linear_bias)
-        self.out = nn.Linear(inner, config.hidden_size, bias=config.linear_bias)
+        self.query = Linear(config.hidden_size, inner, bias=config.linear_bias)
+        self.key_value = Linear(config.hidden_size, 2 * inner, bias=config.linear_bias)
+        self.out = Linear(inner, config.hidden_size, bias=config.linear_bias)
 
     def forward(self, x_TD: Tensor, layout: Layout, source_TD: Tensor, source: Layout) -> Tensor:
         heads = self.config.num_attention_heads

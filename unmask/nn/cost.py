@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from torch import nn
 
 from unmask.config import Disentangled, EncoderConfig
+from unmask.nn.kernels.vocabulary import rows_at_once
 
 TRAINING = 3.0  # forward passes that a forward and a backward pass cost together
 
@@ -20,12 +21,12 @@ def count_parameters(*modules: nn.Module) -> int:
     return sum({id(p): p.numel() for module in modules for p in module.parameters()}.values())
 
 
-def encoder_flops(config: EncoderConfig, lengths: Sequence[int]) -> float:
-    """Arithmetic of one forward pass over sequences of these lengths."""
+def encoder_flops(config: EncoderConfig, lengths: Sequence[int], until: int | None = None) -> float:
+    """Arithmetic of one forward pass over sequences of these lengths, through the first `until` layers or all."""
     tokens = sum(lengths)
     work = 2.0 * tokens * config.embedding_size * config.hidden_size
     work += 2.0 * tokens * config.conv_kernel_size * config.hidden_size**2
-    for layer in range(config.num_hidden_layers):
+    for layer in range(config.num_hidden_layers if until is None else until):
         work += 2.0 * tokens * block_matrices(config) + attention_flops(config, lengths, config.window_of(layer))
     return work
 
@@ -38,14 +39,14 @@ def block_matrices(config: EncoderConfig) -> int:
 
 
 def attention_flops(config: EncoderConfig, lengths: Sequence[int], window: int = 0) -> float:
-    """Scores and weighted sums of one layer; DeBERTa's places are scored too, and their table projected."""
+    """Scores and weighted sums of one layer; DeBERTa scores every pair's places too, and projects their table."""
     inner = config.num_attention_heads * config.key_size
     pairs = sum(n * min(n, 2 * window + 1 if window else n) for n in lengths)
     match config.positions:
         case Disentangled() as d:
             kinds = d.content_to_position + d.position_to_content
             rows = min(2 * d.span, 2 * max(lengths))
-            return (4.0 * pairs + 2.0 * kinds * rows * (sum(lengths) + config.hidden_size)) * inner
+            return ((4.0 + 2.0 * kinds) * pairs + 2.0 * kinds * rows * config.hidden_size) * inner
     return 4.0 * pairs * inner
 
 
@@ -58,8 +59,9 @@ def token_head_flops(config: EncoderConfig, rows: int) -> float:
 def training_bytes(config: EncoderConfig, parameters: int, tokens: int, scored_tokens: int) -> int:
     """Memory of a training step in fp32, roughly: weights, gradient, two moments, and what the backward pass needs.
 
-    Per token and layer about 16 hidden-sized and 3 intermediate-sized values are kept, and the logits three times.
+    Per token and layer about 16 hidden-sized and 3 intermediate-sized values are kept, and a chunk of logits three times.
     """
     wide = (1 + config.gated) * config.intermediate_size
     per_token = 4 * config.num_hidden_layers * (16 * config.hidden_size + 3 * wide)
-    return 4 * 4 * parameters + tokens * per_token + 3 * 4 * scored_tokens * config.vocab_size
+    rows = min(scored_tokens, rows_at_once(config.vocab_size, "cpu"))
+    return 4 * 4 * parameters + tokens * per_token + 3 * 4 * rows * config.vocab_size

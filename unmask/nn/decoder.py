@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from unmask.batch import Layout
 from unmask.config import EncoderConfig
 from unmask.nn.attention import Attention, CrossAttention
+from unmask.nn.kernels.dropout import Dropout
 from unmask.nn.parts import FeedForward, build_norm
 from unmask.nn.places import Known, Places
 
@@ -46,7 +47,7 @@ class DecoderBlock(nn.Module):
         self.cross_norm = build_norm(config, config.hidden_size)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = build_norm(config, config.hidden_size)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, x_TD: Tensor, layout: Layout, known: Known, source_SD: Tensor, source: Layout) -> Tensor:
         x = x_TD

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig
+from unmask.nn.kernels.dropout import Dropout
+from unmask.nn.kernels.linear import Linear
 from unmask.nn.parts import build_norm
 
 
@@ -38,8 +40,8 @@ class Embeddings(nn.Module):
         self.positions = nn.Embedding(config.position_rows, width) if own and config.position_rows else None
         self.segments = nn.Embedding(config.type_vocab_size, width) if own and config.type_vocab_size else None
         self.norm = build_norm(config, width) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
-        self.project = nn.Linear(width, config.hidden_size) if config.embedding_size else nn.Identity()
+        self.dropout = Dropout(config.hidden_dropout_prob)
+        self.project = Linear(width, config.hidden_size) if config.embedding_size else nn.Identity()
 
     def tables(self) -> Tables:
         """Its own weights."""

@@ -1,12 +1,13 @@
 """The network: embeddings and a stack of blocks over packed tokens.
 
-Legend: T tokens, D hidden_size, E table_size, V vocab_size.
+Legend: T tokens, M of them that ask, D hidden_size, E table_size, V vocab_size.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -14,7 +15,9 @@ from unmask.batch import Layout, PackedBatch
 from unmask.config import Absolute, EncoderConfig
 from unmask.nn.attention import Attention
 from unmask.nn.embeddings import Embeddings, Tables
-from unmask.nn.parts import FeedForward, activation, build_norm
+from unmask.nn.kernels.activation import activation
+from unmask.nn.kernels.dropout import Dropout
+from unmask.nn.parts import FeedForward, build_norm
 from unmask.nn.places import Known, Places
 
 
@@ -35,13 +38,16 @@ class Encoder(nn.Module):
         self.norm = build_norm(config, config.hidden_size) if config.norm_first else nn.Identity()
 
     def forward(self, batch: PackedBatch, *added: Tables) -> Tensor:
-        for x in self._states(batch, added):
+        for x in self._states(batch, added, self.config.num_hidden_layers):
             out = x
         return out
 
-    def layers(self, batch: PackedBatch, *added: Tables) -> list[Tensor]:
-        """The embedded tokens and the state after each layer, num_hidden_layers + 1 in all; the last is the output."""
-        return list(self._states(batch, added))
+    def layers(self, batch: PackedBatch, *added: Tables, until: int | None = None) -> list[Tensor]:
+        """The embedded tokens and the state after each layer, num_hidden_layers + 1 in all; the last is the output.
+
+        With `until` the first layers only, that many: what no one reads costs nothing.
+        """
+        return list(self._states(batch, added, self.config.num_hidden_layers if until is None else until))
 
     def token_table(self) -> Tensor:
         """The matrix of token vectors [V, E]: the output matrix too, where the two are tied."""
@@ -49,23 +55,26 @@ class Encoder(nn.Module):
         assert tokens is not None, "an encoder without tables of its own has no matrix to tie to"
         return tokens
 
-    def refine(self, query_TD: Tensor, keys_TD: Tensor, batch: PackedBatch) -> Tensor:
-        """The last block once more, asking with other states than it answers with (DeBERTa's enhanced mask decoder).
+    def refine(self, query_MD: Tensor, where_M: Tensor, keys_TD: Tensor, batch: PackedBatch, times: int) -> Tensor:
+        """[M, D]: the tokens at `where_M` ask the last block with states of their own, and what it answers asks anew.
 
-        What comes out stands before the final norm, where the network has one.
+        `keys_TD` answers every time (DeBERTa's enhanced mask decoder). What comes out stands before the final norm, where
+        the network has one.
         """
         last = self.config.num_hidden_layers - 1
         block, window = self.blocks[self.config.block_of(last)], self.config.window_of(last)
+        assert isinstance(block, Block)
         known = self.places(batch.layout)
-        out: Tensor = block(keys_TD, batch.layout, known, window=window, query_TD=query_TD)
-        return out
+        for _ in range(times):
+            query_MD = block.answer(query_MD, where_M, keys_TD, batch.layout, known, window=window)
+        return query_MD
 
-    def _states(self, batch: PackedBatch, added: tuple[Tables, ...]) -> Iterator[Tensor]:
+    def _states(self, batch: PackedBatch, added: tuple[Tables, ...], until: int) -> Iterator[Tensor]:
         self._require_fitting(batch)
         layout, known = batch.layout, self.places(batch.layout)
         x = self.embeddings(batch, *added)
         yield x
-        for layer in range(self.config.num_hidden_layers):
+        for layer in range(until):
             before = x
             block = self.blocks[self.config.block_of(layer)]
             x = block(x, layout, known, window=self.config.window_of(layer))
@@ -75,6 +84,8 @@ class Encoder(nn.Module):
 
     def _require_fitting(self, batch: PackedBatch) -> None:
         """ValueError instead of an index error; ids are looked at on a CPU only, since on a GPU that would wait for it."""
+        if torch.compiler.is_compiling():
+            return
         longest, limit = batch.layout.longest, self.config.max_position_embeddings
         if isinstance(self.config.positions, Absolute) and longest > limit:
             raise ValueError(f"sequence of {longest} tokens, but this model has {limit} positions; shorten it")
@@ -101,19 +112,28 @@ class Block(nn.Module):
         self.attention_norm = nn.Identity() if without else build_norm(config, config.hidden_size)
         self.feed_forward = FeedForward(config)
         self.feed_forward_norm = build_norm(config, config.hidden_size)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
-    def forward(
-        self, x_TD: Tensor, layout: Layout, known: Known, *, window: int = 0, query_TD: Tensor | None = None
+    def forward(self, x_TD: Tensor, layout: Layout, known: Known, *, window: int = 0) -> Tensor:
+        """[T, D]"""
+        return self._add(x_TD, self.attention(self._read(x_TD), layout, known, window=window))
+
+    def answer(
+        self, query_MD: Tensor, where_M: Tensor, keys_TD: Tensor, layout: Layout, known: Known, *, window: int = 0
     ) -> Tensor:
-        """[T, D]; with `query_TD` those states ask and are added to, while `x_TD` gives keys and values."""
-        x = x_TD if query_TD is None else query_TD
+        """[M, D]: the tokens at `where_M` ask and are added to, while `keys_TD` gives keys and values."""
+        keys_TD = self._read(keys_TD)
+        attended = self.attention.answer(self._read(query_MD), where_M, keys_TD, layout, known, window=window)
+        return self._add(query_MD, attended)
+
+    def _read(self, x: Tensor) -> Tensor:
+        out: Tensor = self.attention_norm(x) if self.norm_first else x
+        return out
+
+    def _add(self, x: Tensor, attended: Tensor) -> Tensor:
         if self.norm_first:
-            query = None if query_TD is None else self.attention_norm(query_TD)
-            keys = self.attention_norm(x_TD)
-            x = x + self.dropout(self.attention(keys, layout, known, window=window, query_TD=query))
+            x = x + self.dropout(attended)
             return x + self.dropout(self.feed_forward(self.feed_forward_norm(x)))
-        attended = self.attention(x_TD, layout, known, window=window, query_TD=query_TD)
         x = self.attention_norm(x + self.dropout(attended))
         out: Tensor = self.feed_forward_norm(x + self.dropout(self.feed_forward(x)))
         return out
@@ -128,7 +148,7 @@ class Convolution(nn.Module):
         self.kernel = nn.Conv1d(config.hidden_size, config.hidden_size, config.conv_kernel_size)
         self.activation = activation(config.conv_act)
         self.norm = build_norm(config, config.hidden_size)
-        self.dropout = nn.Dropout(config.hidden_dropout_prob)
+        self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, embedded_TD: Tensor, x_TD: Tensor, layout: Layout) -> Tensor:
         grid = F.pad(layout.pad(embedded_TD), (0, 0, self.reach, self.reach)).transpose(1, 2)

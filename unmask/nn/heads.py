@@ -6,11 +6,13 @@ Legend: M scored places, T tokens, D hidden_size, E table_size, V vocab_size, B 
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.config import EncoderConfig
-from unmask.nn.parts import activation, build_norm
+from unmask.nn.kernels.activation import activation
+from unmask.nn.kernels.linear import Linear
+from unmask.nn.kernels.vocabulary import Logits
+from unmask.nn.parts import build_norm
 
 
 class TokenHead(nn.Module):
@@ -22,15 +24,13 @@ class TokenHead(nn.Module):
     def __init__(self, config: EncoderConfig):
         super().__init__()
         self.transform = Transform(config, config.hidden_size, config.table_size) if config.head_transform else None
-        self.matrix = (
-            None if config.tie_word_embeddings else nn.Linear(config.table_size, config.vocab_size, bias=False)
-        )
+        self.matrix = None if config.tie_word_embeddings else Linear(config.table_size, config.vocab_size, bias=False)
         self.bias = nn.Parameter(torch.zeros(config.vocab_size)) if config.head_bias else None
 
-    def forward(self, hidden_MD: Tensor, embedding_VE: Tensor) -> Tensor:
-        """Logits [M, V]. The tied matrix is an argument, so that it is stored and optimised once, in the encoder."""
+    def forward(self, hidden_MD: Tensor, embedding_VE: Tensor) -> Logits:
+        """[M, V], not multiplied out. The tied matrix is an argument: it is stored and optimised once, in the encoder."""
         x = hidden_MD if self.transform is None else self.transform(hidden_MD)
-        return F.linear(x, embedding_VE if self.matrix is None else self.matrix.weight, self.bias)
+        return Logits(x, embedding_VE if self.matrix is None else self.matrix.weight, self.bias)
 
 
 class Transform(nn.Module):
@@ -38,7 +38,7 @@ class Transform(nn.Module):
 
     def __init__(self, config: EncoderConfig, width: int, out: int):
         super().__init__()
-        self.dense = nn.Linear(width, out, bias=config.linear_bias)
+        self.dense = Linear(width, out, bias=config.linear_bias)
         self.activation = activation(config.hidden_act)
         self.norm = build_norm(config, out)
 
@@ -52,8 +52,8 @@ class PairHead(nn.Module):
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
-        self.out = nn.Linear(config.hidden_size, 2)
+        self.dense = Linear(config.hidden_size, config.hidden_size)
+        self.out = Linear(config.hidden_size, 2)
 
     def forward(self, first_BD: Tensor) -> Tensor:
         """Logits [B, 2]."""
@@ -69,13 +69,13 @@ class ReplacedHead(nn.Module):
 
     def __init__(self, config: EncoderConfig, *, add_first: bool):
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size)
+        self.dense = Linear(config.hidden_size, config.hidden_size)
         self.activation = activation(config.hidden_act)
         self.norm = build_norm(config, config.hidden_size) if add_first else None
-        self.out = nn.Linear(config.hidden_size, 1)
+        self.out = Linear(config.hidden_size, 1)
 
-    def forward(self, hidden_TD: Tensor, first_TD: Tensor) -> Tensor:
-        """Logits [T]; `first_TD` is the state of each token's first neighbour, its sequence's [CLS]."""
-        x = hidden_TD if self.norm is None else self.norm(hidden_TD + first_TD)
+    def forward(self, hidden_TD: Tensor, first_T: Tensor) -> Tensor:
+        """Logits [T]; `first_T` is where the first token of each token's sequence stands, its [CLS]."""
+        x = hidden_TD if self.norm is None else self.norm(hidden_TD + hidden_TD.index_select(0, first_T))
         out: Tensor = self.out(self.activation(self.dense(x))).squeeze(-1)
         return out

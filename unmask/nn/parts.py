@@ -1,14 +1,13 @@
-"""The smallest parts that every network is made of: norms and non-linearities."""
+"""The smallest parts that every network is made of: norms and the feed-forward."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from unmask.config import Activation, EncoderConfig
+from unmask.config import EncoderConfig
+from unmask.nn.kernels.activation import activation
+from unmask.nn.kernels.gated import gated
+from unmask.nn.kernels.linear import Linear, activated
 
 
 def build_norm(config: EncoderConfig, width: int) -> nn.Module:
@@ -18,37 +17,20 @@ def build_norm(config: EncoderConfig, width: int) -> nn.Module:
     return nn.LayerNorm(width, eps=config.layer_norm_eps, bias=config.norm_bias)
 
 
-def activation(name: Activation) -> Callable[[Tensor], Tensor]:
-    """A non-linearity; `gelu` is exact, `gelu_tanh` the approximation of the first BERT code."""
-    match name:
-        case "gelu":
-            return F.gelu
-        case "gelu_tanh":
-            return lambda x: F.gelu(x, approximate="tanh")
-        case "relu":
-            return F.relu
-        case "silu":
-            return F.silu
-        case "tanh":
-            return torch.tanh
-
-
 class FeedForward(nn.Module):
     """Two matrices with an activation between them, at every token alike; `gated` multiplies it by a second half."""
 
     def __init__(self, config: EncoderConfig):
         super().__init__()
-        self.config, self.gated = config, config.gated
-        self.activation = activation(config.hidden_act)
-        self.up = nn.Linear(config.hidden_size, config.intermediate_size * (1 + config.gated), bias=config.linear_bias)
-        self.down = nn.Linear(config.intermediate_size, config.hidden_size, bias=config.linear_bias)
+        self.config = config
+        self.up = Linear(config.hidden_size, config.up_size, bias=config.linear_bias)
+        self.down = Linear(config.intermediate_size, config.hidden_size, bias=config.linear_bias)
 
     def forward(self, x_TD: Tensor) -> Tensor:
-        x = self.up(x_TD)
-        if self.gated:
-            x, gate = x.chunk(2, -1)
-            x = self.activation(x) * gate
+        act = self.config.hidden_act
+        if self.config.gated:
+            x = gated(self.up(x_TD), act, activation(act))
         else:
-            x = self.activation(x)
+            x = activated(x_TD, self.up.weight, self.up.bias, act)
         out: Tensor = self.down(x)
         return out

@@ -1,6 +1,6 @@
 """How attention knows where tokens stand: what is the same for every layer is computed once a batch.
 
-Legend: T tokens, L longest, D hidden_size, H heads, K head size, S sequences of a group, R rows of a relative table.
+Legend: T tokens, L longest, D hidden_size, H heads, K head size, N rows of a table of relative places.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from torch import Tensor, nn
 
 from unmask.batch import Layout
 from unmask.config import Disentangled, EncoderConfig, RelativeBias, Rope
+from unmask.nn.kernels.dropout import Dropout
+from unmask.nn.kernels.plain import Offsets
 from unmask.nn.parts import build_norm
 
 
@@ -25,26 +27,14 @@ class Turns:
 
 
 @dataclass(frozen=True)
-class Bias:
-    """T5's numbers per head and distance, [1, H, L, L]."""
-
-    scores_1HLL: Tensor
-
-    def extra(self, q_SHLK: Tensor, k_SHLK: Tensor) -> Tensor:
-        """What is added to the scores of sequences of this length."""
-        longest = q_SHLK.shape[2]
-        return self.scores_1HLL[:, :, :longest, :longest]
-
-
-@dataclass(frozen=True)
 class Relative:
-    """DeBERTa's table of relative places, and which row [L, L] stands between query i and key j."""
+    """DeBERTa's table of relative places, and which of its rows stands for each offset from 1-L to L-1."""
 
-    table_RD: Tensor
-    rows_LL: Tensor
+    table_ND: Tensor
+    rows: Tensor  # [2L-1]
 
 
-Known = Turns | Bias | Relative | None
+Known = Turns | Offsets | Relative | None
 
 
 class Places(nn.Module):
@@ -59,10 +49,9 @@ class Places(nn.Module):
             case Disentangled() as d:
                 self.table = nn.Embedding(2 * d.span, config.hidden_size)
                 self.norm = build_norm(config, config.hidden_size) if d.normed else nn.Identity()
-                self.dropout = nn.Dropout(config.hidden_dropout_prob)
+                self.dropout = Dropout(config.hidden_dropout_prob)
 
     def forward(self, layout: Layout) -> Known:
-        at = torch.arange(layout.longest, device=layout.position_ids.device)
         match self.config.positions:
             case Rope() as rope:
                 everywhere = turns(layout.position_ids, rope.theta, self.config.key_size)
@@ -70,18 +59,28 @@ class Places(nn.Module):
                     return Turns(everywhere, everywhere)
                 return Turns(everywhere, turns(layout.position_ids, rope.local_theta, self.config.key_size))
             case RelativeBias() as relative:
-                buckets = t5_buckets(at[None, :] - at[:, None], relative, both_sides=not self.config.causal)
-                return Bias(self.table(buckets).permute(2, 0, 1)[None])
+                rows = t5_buckets(-_offsets(layout), relative, both_sides=not self.config.causal)
+                return Offsets(rows, bias_HN=self.table.weight.T)
             case Disentangled() as d:
-                first, last = _rows_within(layout.longest, d)  # short sequences need a few rows only
-                rows = (deberta_buckets(at[:, None] - at[None, :], d) + d.span).clamp(first, last) - first
+                first, last = _rows_within(layout, d)
+                rows = (deberta_buckets(_offsets(layout), d) + d.span).clamp(first, last) - first
                 return Relative(self.dropout(self.norm(self.table.weight[first : last + 1])), rows)
         return None
 
 
-def _rows_within(longest: int, d: Disentangled) -> tuple[int, int]:
-    """The first and last row of the table that sequences of this length reach, worked out without asking the device."""
-    farthest = deberta_buckets(torch.tensor([1 - longest, longest - 1], device="cpu"), d) + d.span
+def _offsets(layout: Layout) -> Tensor:
+    """[2L-1] every i-j of a query at i and a key at j, from 1-L to L-1."""
+    return torch.arange(1 - layout.longest, layout.longest, device=layout.position_ids.device)
+
+
+def _rows_within(layout: Layout, d: Disentangled) -> tuple[int, int]:
+    """The first and last row of the table that a batch reaches: short sequences need a few only.
+
+    Worked out without asking the device. A dense layout may have any length, so all rows stay.
+    """
+    if layout.attention_mask is not None:
+        return 0, 2 * d.span - 1
+    farthest = deberta_buckets(torch.tensor([1 - layout.longest, layout.longest - 1], device="cpu"), d) + d.span
     first, last = farthest.clamp(0, 2 * d.span - 1).tolist()
     return int(first), int(last)
 
@@ -91,12 +90,6 @@ def turns(position_ids: Tensor, theta: float, key_size: int) -> tuple[Tensor, Te
     steps = torch.arange(0, key_size, 2, device=position_ids.device, dtype=torch.float32) / key_size
     angles = position_ids[:, None, None].float() * (1.0 / theta**steps)
     return angles.cos(), angles.sin()
-
-
-def rotate(x: Tensor, cosine: Tensor, sine: Tensor) -> Tensor:
-    """Turns the pairs (i, i + K/2) of the last dimension; [T, …, K] with angles [T, 1, K/2]."""
-    a, b = x.chunk(2, -1)
-    return torch.cat([a * cosine - b * sine, b * cosine + a * sine], -1)
 
 
 def t5_buckets(distance: Tensor, relative: RelativeBias, *, both_sides: bool) -> Tensor:

@@ -12,6 +12,7 @@ from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig
 from unmask.nn.embeddings import Tables
 from unmask.nn.encoder import Encoder
+from unmask.nn.kernels.vocabulary import Scored
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,11 @@ class Sum:
     count: int
     correct: Tensor | None = None  # right answers, counted in evaluation only
     weight: float = 1.0
+
+    @classmethod
+    def of(cls, scored: Scored, count: int) -> Sum:
+        """A loss over the vocabulary."""
+        return cls(scored.total, count, scored.correct)
 
 
 Losses = Mapping[str, Sum]
@@ -43,6 +49,10 @@ class Objective(nn.Module):
         """Arithmetic of one forward pass beyond the encoder's own: heads, a generator, a decoder."""
         return 0.0
 
+    def depth(self, config: EncoderConfig) -> int:
+        """How many of the encoder's layers `loss` reads; the rest are not run."""
+        return config.num_hidden_layers
+
     def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
         """What happens on the device before the encoder's pass: ELECTRA's generator fills the blanks."""
         return batch, {}
@@ -51,8 +61,12 @@ class Objective(nn.Module):
         """Embedding tables added to the encoder's own."""
         return ()
 
+    def states(self, encoder: Encoder, batch: PackedBatch) -> list[Tensor]:
+        """The embedded tokens and the state after each layer, as far as `loss` reads them."""
+        return encoder.layers(batch, *self.tables(), until=self.depth(encoder.config))
+
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
-        """Sums with counts from the encoder's layers, the last of which is its output."""
+        """Sums with counts from what `states` gave, or from all of the encoder's layers."""
         raise AssertionError("every objective has a loss")
 
     def settle(self, encoder: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -61,7 +75,7 @@ class Objective(nn.Module):
 
     def forward(self, encoder: Encoder, batch: PackedBatch) -> Losses:
         batch, losses = self.begin(encoder, batch)
-        return {**losses, **self.loss(encoder, encoder.layers(batch, *self.tables()), batch)}
+        return {**losses, **self.loss(encoder, self.states(encoder, batch), batch)}
 
 
 class Joint(Objective):
@@ -85,6 +99,9 @@ class Joint(Objective):
 
     def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
         return sum(part.flops(config, batch) for part in self.members().values())
+
+    def depth(self, config: EncoderConfig) -> int:
+        return max(part.depth(config) for part in self.members().values())
 
     def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
         losses: dict[str, Sum] = {}

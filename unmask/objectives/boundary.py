@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.batch import PackedBatch, Targets
 from unmask.config import EncoderConfig, SpanBoundary
 from unmask.nn.encoder import Encoder
 from unmask.nn.heads import Transform
+from unmask.nn.kernels.vocabulary import Logits
 from unmask.objectives.base import Losses, Objective, Sum
 from unmask.objectives.choose import run_starts
 
@@ -54,17 +54,17 @@ class SpanBoundaryObjective(Objective):
         matrices = (2 * d + self.goal.position_size) * d + d * e + e * config.vocab_size
         return 2.0 * len(batch.labels["sbo"].where) * matrices
 
-    def logits(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Tensor:
-        """[M, V] for the targets of the batch."""
+    def answers(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Logits:
+        """[M, V] for the targets of the batch, not multiplied out."""
         where, (left, right) = batch.labels["sbo"].where, batch.labels["sbo_edges"]
-        out: Tensor = self.head(layers[-1][left], layers[-1][right], where - left, encoder.token_table())
+        left_MD, right_MD = (layers[-1].index_select(0, edge) for edge in (left, right))
+        out: Logits = self.head(left_MD, right_MD, where - left, encoder.token_table())
         return out
 
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         value = batch.labels["sbo"].value
-        logits = self.logits(encoder, layers, batch)
-        correct = None if self.training else (logits.argmax(-1) == value).sum()
-        return {"sbo": Sum(F.cross_entropy(logits.float(), value, reduction="sum"), len(value), correct)}
+        scored = self.answers(encoder, layers, batch).score(value, count=not self.training)
+        return {"sbo": Sum.of(scored, len(value))}
 
 
 class BoundaryHead(nn.Module):
@@ -77,11 +77,11 @@ class BoundaryHead(nn.Module):
         self.transforms = nn.Sequential(Transform(config, width, inner), Transform(config, inner, config.table_size))
         self.bias = nn.Parameter(torch.zeros(config.vocab_size))
 
-    def forward(self, left_MD: Tensor, right_MD: Tensor, place_M: Tensor, embedding_VE: Tensor) -> Tensor:
-        """Logits [M, V]; `place_M` counts from 1, and places beyond the table share its last row."""
+    def forward(self, left_MD: Tensor, right_MD: Tensor, place_M: Tensor, embedding_VE: Tensor) -> Logits:
+        """[M, V], not multiplied out; `place_M` counts from 1, and places beyond the table share its last row."""
         row_M = place_M.clamp(max=self.positions.num_embeddings) - 1
         x = self.transforms(torch.cat([left_MD, right_MD, self.positions(row_M)], -1))
-        return F.linear(x, embedding_VE, self.bias)
+        return Logits(x, embedding_VE, self.bias)
 
 
 def _targets(where: np.ndarray, value: np.ndarray) -> Targets:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
@@ -19,6 +18,7 @@ from unmask.nn.cost import attention_flops, block_matrices, token_head_flops
 from unmask.nn.decoder import Decoder
 from unmask.nn.encoder import Encoder
 from unmask.nn.heads import TokenHead
+from unmask.nn.kernels.vocabulary import Logits
 from unmask.objectives.base import Losses, Objective, Sum
 from unmask.objectives.choose import run_starts
 from unmask.randomness import keys, uniform
@@ -78,9 +78,8 @@ class InfillObjective(Objective):
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         assert batch.decoder is not None
         value = batch.decoder.labels["infill"].value
-        logits = self.head(encoder, layers[-1], batch).float()
-        correct = None if self.training else (logits.argmax(-1) == value).sum()
-        return {"infill": Sum(F.cross_entropy(logits, value, reduction="sum"), len(value), correct)}
+        logits: Logits = self.head(encoder, layers[-1], batch)
+        return {"infill": Sum.of(logits.score(value, count=not self.training), len(value))}
 
     def _source(
         self, ids_T: Numbers, rows_T: Numbers, where_N: Numbers, begins_N: Flags, number_N: Numbers
@@ -116,11 +115,11 @@ class InfillHead(nn.Module):
             config.hidden_size**-0.5 if config.tie_word_embeddings else 1.0
         )  # T5's word vectors have deviation 1
 
-    def forward(self, encoder: Encoder, source_SD: Tensor, batch: PackedBatch) -> Tensor:
-        """Logits [T, V] of the target side."""
+    def forward(self, encoder: Encoder, source_SD: Tensor, batch: PackedBatch) -> Logits:
+        """[T, V] of the target side, not multiplied out."""
         assert batch.decoder is not None
         x_TD = self.decoder(encoder.embeddings(batch.decoder), batch.decoder.layout, source_SD, batch.layout)
-        out: Tensor = self.tokens(x_TD * self.scale, encoder.token_table())
+        out: Logits = self.tokens(x_TD * self.scale, encoder.token_table())
         return out
 
 

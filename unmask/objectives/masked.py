@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.batch import PackedBatch, Targets
@@ -17,13 +16,13 @@ from unmask.config import EncoderConfig, MaskedTokens
 from unmask.nn.cost import attention_flops, block_matrices, token_head_flops
 from unmask.nn.encoder import Encoder
 from unmask.nn.heads import TokenHead
+from unmask.nn.kernels.vocabulary import Logits
 from unmask.objectives.base import Losses, Objective, Sum
-from unmask.objectives.choose import Keys, Numbers, choose, run_starts
-from unmask.randomness import keys, uniform
+from unmask.objectives.choose import choose, sequence_keys
+from unmask.objectives.corrupt import Corruption, corrupt
 from unmask.text.vocabulary import Vocabulary
 
 SALT = 0x4D4C4D  # keeps these draws apart from every other use of (seed, example)
-FATE, NOISE = 3, 4  # what a target's draw is for
 REFINEMENTS = 2  # times the enhanced mask decoder applies the last block (DeBERTa section 3.2 and released code)
 
 
@@ -37,8 +36,9 @@ class MaskedTokenObjective(Objective):
         super().__init__()
         self.head = EnhancedMaskDecoder(config) if goal.enhanced_decoder else TokenHead(config)
         self.goal, self.vocabulary = goal, vocabulary
-        self._mask = vocabulary.require("mask")
-        self._special, self._ordinary = vocabulary.is_special(), vocabulary.ordinary_ids()
+        shares = goal.replace_mask, goal.replace_random
+        self._corruption = Corruption(vocabulary.require("mask"), vocabulary.ordinary_ids(), *shares, goal.unit == "span")
+        self._ordinary = ~vocabulary.is_special()
 
     def know_frequencies(self, counts_V: np.ndarray) -> None:
         """Sets the output bias to the log of the tokens' frequencies, so that the loss begins at the unigram entropy.
@@ -57,38 +57,31 @@ class MaskedTokenObjective(Objective):
         ids = batch.input_ids.numpy()
         words = None if batch.word_starts is None else batch.word_starts.numpy()
         rows, places = batch.layout.rows.numpy(), batch.layout.position_ids.numpy()
-        keys_B = keys(SALT, seed, batch.examples.numpy())
+        keys_B = sequence_keys(SALT, seed, batch.examples.numpy())
         rate = self.goal.rate_at(batch.progress)
-        where = np.flatnonzero(choose(~self._special[ids], words, rows, places, keys_B, rate, self.goal.unit))
-        shown = self._corrupt(ids[where], where, rows, places, keys_B)
-        input_ids = batch.input_ids.clone()
-        input_ids[torch.from_numpy(where)] = torch.from_numpy(shown)
-        targets = Targets(torch.from_numpy(where), torch.from_numpy(ids[where].astype(np.int64)))
-        return batch.with_(input_ids=input_ids, labels={**batch.labels, "mlm": targets})
-
-    def _corrupt(self, value_M: Numbers, where_M: Numbers, rows_T: Numbers, places_T: Numbers, keys_B: Keys) -> Numbers:
-        """What is shown instead of each target: [MASK], a random ordinary token, or the token itself.
-
-        Decided for each token, but for each span as a whole where the unit is one: neighbouring spans count as one
-        (SpanBERT section 3.1 and its released code).
-        """
-        decided_M = _span_starts(where_M, rows_T) if self.goal.unit == "span" else where_M
-        fate_M = uniform(keys(keys_B[rows_T[decided_M]], places_T[decided_M], FATE))
-        draw_M = uniform(keys(keys_B[rows_T[where_M]], places_T[where_M], NOISE))
-        noise_M = self._ordinary[(draw_M * len(self._ordinary)).astype(np.int64)]
-        random_M = (fate_M >= self.goal.replace_mask) & (fate_M < self.goal.replace_mask + self.goal.replace_random)
-        shown_M = np.where(fate_M < self.goal.replace_mask, self._mask, value_M)
-        return np.where(random_M, noise_M, shown_M).astype(np.int64)
+        where = np.flatnonzero(choose(self._ordinary[ids], words, rows, places, keys_B, rate, self.goal.unit))
+        shown, value = corrupt(ids, where, rows, places, keys_B, self._corruption)
+        targets = Targets(torch.from_numpy(where), torch.from_numpy(value))
+        return batch.with_(input_ids=torch.from_numpy(shown), labels={**batch.labels, "mlm": targets})
 
     def counts(self, batch: PackedBatch) -> Mapping[str, int]:
         return {"mlm": len(batch.labels["mlm"].where)}
 
+    def depth(self, config: EncoderConfig) -> int:
+        """The enhanced mask decoder applies the last layer itself."""
+        return config.num_hidden_layers - self.goal.enhanced_decoder
+
     def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
-        work = token_head_flops(config, len(batch.labels["mlm"].where))
-        if self.goal.enhanced_decoder:
-            lengths, window = batch.layout.lengths, config.window_of(config.num_hidden_layers - 1)
-            block = 2.0 * sum(lengths) * block_matrices(config) + attention_flops(config, lengths, window)
-            work += REFINEMENTS * block
+        asking, lengths = len(batch.labels["mlm"].where), batch.layout.lengths
+        work = token_head_flops(config, asking)
+        if self.goal.enhanced_decoder:  # every token is a key and a value, but only targets ask
+            answering, window = (
+                2 * config.hidden_size * config.inner_size,
+                config.window_of(config.num_hidden_layers - 1),
+            )
+            asked = block_matrices(config) - answering
+            scores = attention_flops(config, lengths, window) * asking / sum(lengths)
+            work += REFINEMENTS * (2.0 * sum(lengths) * answering + 2.0 * asking * asked + scores)
         return work
 
     def logits(
@@ -99,21 +92,33 @@ class MaskedTokenObjective(Objective):
         where_M: Tensor,
         table_VE: Tensor | None = None,
     ) -> Tensor:
-        """[M, V] for the tokens at `where_M`; `layers` is what `encoder.layers(batch)` returns.
+        """[M, V] for the tokens at `where_M`, which should be few; arguments as `answers` takes them."""
+        return self.answers(encoder, layers, batch, where_M, table_VE).dense()
+
+    def answers(
+        self,
+        encoder: Encoder,
+        layers: Sequence[Tensor],
+        batch: PackedBatch,
+        where_M: Tensor,
+        table_VE: Tensor | None = None,
+    ) -> Logits:
+        """[M, V], not multiplied out, from the encoder's layers as far as `depth`, or all of them.
 
         `table_VE` is the matrix of token vectors, where the encoder has none of its own (a tied generator).
         """
-        hidden_TD = layers[-1]
+        hidden_TD = layers[self.depth(encoder.config)]
         if isinstance(self.head, EnhancedMaskDecoder):
-            hidden_TD = self.head.refine(encoder, layers[-2], batch)
-        out: Tensor = self.head(hidden_TD[where_M], encoder.token_table() if table_VE is None else table_VE)
+            hidden_MD = self.head.refine(encoder, hidden_TD, batch, where_M)
+        else:
+            hidden_MD = hidden_TD.index_select(0, where_M)
+        out: Logits = self.head(hidden_MD, encoder.token_table() if table_VE is None else table_VE)
         return out
 
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         where, value = batch.labels["mlm"]
-        logits = self.logits(encoder, layers, batch, where)
-        correct = None if self.training else (logits.argmax(-1) == value).sum()
-        return {"mlm": Sum(F.cross_entropy(logits.float(), value, reduction="sum"), len(value), correct)}
+        scored = self.answers(encoder, layers, batch, where).score(value, count=not self.training)
+        return {"mlm": Sum.of(scored, len(value))}
 
 
 class EnhancedMaskDecoder(TokenHead):
@@ -123,20 +128,14 @@ class EnhancedMaskDecoder(TokenHead):
         super().__init__(config)
         self.positions = nn.Embedding(config.max_position_embeddings, config.hidden_size)
 
-    def refine(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch) -> Tensor:
-        """The output [T, D] to guess from. `hidden_TD` is the input of the last block: it answers, and with the places
-        added it asks, and the answer asks once more."""
-        longest, limit = batch.layout.longest, self.positions.num_embeddings
-        if longest > limit:
+    def refine(self, encoder: Encoder, hidden_TD: Tensor, batch: PackedBatch, where_M: Tensor) -> Tensor:
+        """The output [M, D] to guess the tokens at `where_M` from. `hidden_TD` is the input of the last block: it answers,
+        and with the places added it asks, and the answer asks once more."""
+        limit = self.positions.num_embeddings
+        if not torch.compiler.is_compiling() and batch.layout.longest > limit:
+            longest = batch.layout.longest
             raise ValueError(f"sequence of {longest} tokens, but this mask decoder has {limit} positions; shorten it")
-        query_TD = hidden_TD + self.positions(batch.layout.position_ids)
-        for _ in range(REFINEMENTS):
-            query_TD = encoder.refine(query_TD, hidden_TD, batch)
-        out: Tensor = encoder.norm(query_TD)
+        places_M = batch.layout.position_ids.index_select(0, where_M)
+        query_MD = hidden_TD.index_select(0, where_M) + self.positions(places_M)
+        out: Tensor = encoder.norm(encoder.refine(query_MD, where_M, hidden_TD, batch, REFINEMENTS))
         return out
-
-
-def _span_starts(where_M: Numbers, rows_T: Numbers) -> Numbers:
-    """[M] the first token of each target's span."""
-    starts_M = run_starts(where_M, rows_T[where_M])
-    return where_M[starts_M][np.cumsum(starts_M) - 1]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from unmask.batch import PackedBatch, Targets
@@ -13,6 +12,7 @@ from unmask.config import EncoderConfig
 from unmask.nn.cost import token_head_flops
 from unmask.nn.encoder import Encoder
 from unmask.nn.heads import TokenHead
+from unmask.nn.kernels.vocabulary import Logits
 from unmask.objectives.base import Losses, Objective, Sum
 
 
@@ -37,6 +37,5 @@ class NextTokenObjective(Objective):
 
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         where, value = batch.labels["causal"]
-        logits = self.head(layers[-1][where], encoder.token_table()).float()
-        correct = None if self.training else (logits.argmax(-1) == value).sum()
-        return {"causal": Sum(F.cross_entropy(logits, value, reduction="sum"), len(value), correct)}
+        logits: Logits = self.head(layers[-1].index_select(0, where), encoder.token_table())
+        return {"causal": Sum.of(logits.score(value, count=not self.training), len(value))}

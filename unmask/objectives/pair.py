@@ -33,6 +33,6 @@ class SentencePairObjective(Objective):
 
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         where, value = batch.labels["pair"]
-        logits = self.head(layers[-1][batch.starts[:-1].long()[where]])
+        logits = self.head(layers[-1].index_select(0, batch.starts[:-1].long()[where]))
         correct = None if self.training else (logits.argmax(-1) == value).sum()
         return {self.name: Sum(F.cross_entropy(logits.float(), value, reduction="sum"), len(value), correct)}

@@ -18,6 +18,7 @@ from unmask.nn.cost import encoder_flops
 from unmask.nn.embeddings import Tables
 from unmask.nn.encoder import Encoder
 from unmask.nn.heads import ReplacedHead
+from unmask.nn.kernels.vocabulary import Logits
 from unmask.objectives.base import Losses, Objective, Sum
 from unmask.objectives.masked import MaskedTokenObjective
 from unmask.randomness import keys, uniform
@@ -63,28 +64,31 @@ class ReplacedTokenObjective(Objective):
     def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
         small = self.generator.config
         head = 2.0 * len(batch.input_ids) * config.hidden_size * (config.hidden_size + 1)
-        return encoder_flops(small, batch.layout.lengths) + self.mlm.flops(small, batch) + head
+        own = encoder_flops(small, batch.layout.lengths, until=self.mlm.depth(small))
+        return own + self.mlm.flops(small, batch) + head
 
     def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
         """The generator's loss, and the batch with its guesses in the blanks; labels["rtd"] says which are wrong."""
         where, value = batch.labels["mlm"]
-        logits_MV = self.generator_logits(encoder, batch).float()
-        guess = sample(logits_MV, batch.labels["draw"].value)
+        answers, uniform = self.answers(encoder, batch), batch.labels["draw"].value
+        scored = answers.score(value, count=not self.training, uniform_M=uniform)
+        guess = scored.drawn
+        assert guess is not None
         replaced = torch.zeros_like(batch.input_ids, dtype=torch.float32).index_copy(0, where, (guess != value).float())
         everywhere = torch.arange(len(replaced), device=replaced.device)
         filled = batch.with_(
             input_ids=batch.input_ids.index_copy(0, where, guess),
             labels={**batch.labels, "rtd": Targets(everywhere, replaced)},
         )
-        correct = None if self.training else (logits_MV.argmax(-1) == value).sum()
-        return filled, {"mlm": Sum(F.cross_entropy(logits_MV, value, reduction="sum"), len(value), correct)}
+        return filled, {"mlm": Sum.of(scored, len(value))}
 
-    def generator_logits(self, encoder: Encoder, batch: PackedBatch) -> Tensor:
-        """[M, V] what the generator would put into each blank; a tied one reads the encoder's tables."""
+    def answers(self, encoder: Encoder, batch: PackedBatch) -> Logits:
+        """[M, V] what the generator would put into each blank, not multiplied out; a tied one reads the encoder's tables."""
         tied = self.goal.sharing == "tied"
-        layers = self.generator.layers(batch, *((encoder.embeddings.tables(),) if tied else ()))
+        added = (encoder.embeddings.tables(),) if tied else ()
+        layers = self.generator.layers(batch, *added, until=self.mlm.depth(self.generator.config))
         table = encoder.token_table() if tied else None
-        return self.mlm.logits(self.generator, layers, batch, batch.labels["mlm"].where, table)
+        return self.mlm.answers(self.generator, layers, batch, batch.labels["mlm"].where, table)
 
     def tables(self) -> tuple[Tables, ...]:
         """E_G without a gradient, where embeddings are gradient-disentangled."""
@@ -92,8 +96,8 @@ class ReplacedTokenObjective(Objective):
 
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         hidden_TD, replaced = layers[-1], batch.labels["rtd"].value
-        first_TD = hidden_TD[batch.starts[:-1].long()].index_select(0, batch.layout.rows)
-        logits = self.head(hidden_TD, first_TD).float()
+        first_T = batch.starts[:-1].long().index_select(0, batch.layout.rows)
+        logits = self.head(hidden_TD, first_T).float()
         correct = None if self.training else ((logits > 0) == (replaced > 0)).sum()
         total = F.binary_cross_entropy_with_logits(logits, replaced, reduction="sum")
         return {"rtd": Sum(total, len(replaced), correct, self.goal.weight)}
@@ -139,18 +143,3 @@ def generator_config(config: EncoderConfig, goal: ReplacedTokens) -> EncoderConf
 def _multiple(size: float, of: int) -> int:
     """The nearest multiple, and at least one of it."""
     return of * max(1, round(size / of))
-
-
-@torch.no_grad()
-def sample(logits_MV: Tensor, uniform_M: Tensor) -> Tensor:
-    """[M] a token from each row's distribution: where the running sum of probabilities reaches a number drawn from [0, 1).
-
-    It is a draw from the same distribution as the published argmax of logits and Gumbel noise. But one number a blank, drawn
-    from (seed, example, place) while the batch is prepared, picks it: V numbers need not be made on the device, and guesses
-    are the same after a resume, in an evaluation, and for any number of workers or processes.
-    """
-    reached_MV = logits_MV.softmax(-1).cumsum(-1)
-    share_M1 = (1 - uniform_M)[
-        :, None
-    ].float()  # in (0, 1], so that no token of probability 0 is ever the first to reach it
-    return torch.searchsorted(reached_MV, share_M1 * reached_MV[:, -1:]).squeeze(1)

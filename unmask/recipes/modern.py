@@ -14,6 +14,7 @@ from unmask.config import (
     Phase,
     Rope,
     RunConfig,
+    StableAdamW,
     Steps,
     WarmupStableDecay,
 )
@@ -34,7 +35,7 @@ def modernbert(encoder: EncoderConfig | None = None) -> RunConfig:
         encoder=_with_short_theta(encoder),
         examples=Documents(max_length=fitting(1024, encoder)),
         objectives=(MaskedTokens(mask_rate=0.3),),
-        optimizer=AdamW(learning_rate=peak_rate(encoder), beta2=0.98, weight_decay=MODERNBERT_DECAY),
+        optimizer=StableAdamW(learning_rate=peak_rate(encoder), beta2=0.98, weight_decay=MODERNBERT_DECAY),
         schedule=WarmupStableDecay(warmup=0.05, decay=0.1, final=0.001),
         batch=BATCH,
         until=STEPS,

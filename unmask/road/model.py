@@ -38,7 +38,8 @@ class Model:
     def training_flops(self, batch: PackedBatch) -> float:
         """Arithmetic of a training step on a prepared batch."""
         config = self.encoder.config
-        return TRAINING * (encoder_flops(config, batch.layout.lengths) + self.objective.flops(config, batch))
+        own = encoder_flops(config, batch.layout.lengths, until=self.objective.depth(config))
+        return TRAINING * (own + self.objective.flops(config, batch))
 
     def know_frequencies(self, corpus: Corpus) -> None:
         """Tells new MLM heads that want it how often each token occurs in the corpus."""

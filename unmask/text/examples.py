@@ -104,7 +104,7 @@ def _pairs(texts: Texts, how: Pairs, vocabulary: Vocabulary, rng: np.random.Gene
     stream, word_starts = _stream(texts, vocabulary)
     room = how.max_length - 3  # [CLS], [SEP], [SEP]
     ends, of_document = _pieces(texts, room)
-    chunks = _chunks(ends.tolist(), of_document, room, how.short_rate, rng)
+    chunks = _chunks(ends, of_document, room, how.short_rate, rng)
     begin, middle, end = ends[chunks[:, 0]], _middles(ends, chunks, word_starts[2:], rng), ends[chunks[:, 1]]
     document = of_document[chunks[:, 0]]
     first, second = np.stack([begin, middle], 1) + 2, np.stack([middle, end], 1) + 2
@@ -133,20 +133,26 @@ def _pieces(texts: Texts, room: int) -> tuple[Ints, Ints]:
     return np.r_[begins, texts.sentences[-1]], of_document[sentence]
 
 
-def _chunks(ends: list[int], of_document: Ints, room: int, short_rate: float, rng: np.random.Generator) -> Ints:
+def _chunks(ends: Ints, of_document: Ints, room: int, short_rate: float, rng: np.random.Generator) -> Ints:
     """[E, 2] runs of whole pieces of one document that fit; a `short_rate` share aims at a random shorter length."""
-    last = np.r_[np.flatnonzero(np.diff(of_document)) + 1, len(of_document)].tolist()  # where each document ends
-    targets = np.where(
-        rng.random(len(of_document)) < short_rate, rng.integers(2, room + 1, len(of_document)), room
-    ).tolist()
-    chunks: list[tuple[int, int]] = []
+    pieces = len(of_document)
+    last = np.searchsorted(of_document, of_document, side="right")  # where the document of each piece ends
+    full = np.minimum(np.searchsorted(ends, ends[:-1] + room, side="right") - 1, last).tolist()
+    short, shorter = rng.random(pieces) < short_rate, rng.integers(2, room + 1, pieces)
+    targets = np.where(short, shorter, room).tolist()
+    place, document_end = ends.tolist(), last.tolist()
+    begins: list[int] = []
     begin = 0
-    for end in last:
-        while begin < end:
-            fits = bisect_right(ends, ends[begin] + targets[len(chunks)], begin + 1, end + 1) - 1
-            chunks.append((begin, max(fits, begin + 1)))
-            begin = chunks[-1][1]
-    return np.array(chunks, np.int64).reshape(-1, 2)
+    while begin < pieces:
+        target = targets[len(begins)]
+        begins.append(begin)
+        if target == room:
+            begin = full[begin]
+        else:
+            fits = bisect_right(place, place[begin] + target, begin + 1, document_end[begin] + 1) - 1
+            begin = max(fits, begin + 1)
+    edges = np.array([*begins, pieces])
+    return np.stack([edges[:-1], edges[1:]], 1)
 
 
 def _middles(ends: Ints, chunks: Ints, word_starts: NDArray[np.bool_], rng: np.random.Generator) -> Ints:
@@ -233,19 +239,19 @@ def _full_sentences(texts: Texts, how: FullSentences, vocabulary: Vocabulary) ->
     stream, word_starts, sentences, documents = _with_separators(texts, vocabulary)
     frame = _frame(vocabulary)
     room = how.max_length - sum(frame)
-    begins, ends = sentences[:-1].tolist(), (sentences[1:] - np.isin(sentences[1:], documents)).tolist()
-    slices, at, n = [], 0, len(begins)  # the end of a sentence leaves out the [SEP] that follows it
-    while at < n:
-        fits = bisect_right(ends, begins[at] + room, at, n)
-        if fits == at:  # one sentence longer than the room: equal parts
-            parts = -(-(ends[at] - begins[at]) // room)
-            edges = [begins[at] + k * (ends[at] - begins[at]) // parts for k in range(parts + 1)]
-            slices += list(zip(edges, edges[1:], strict=False))
-            at += 1
-        else:
-            slices.append((begins[at], ends[fits - 1]))
-            at = fits
-    return _single(stream, word_starts, np.array(slices, np.int64).reshape(-1, 2), documents, frame)
+    begins, ends = sentences[:-1], sentences[1:].copy()
+    ends[texts.documents[1:-1] - 1] -= 1  # the end of a document leaves out the [SEP] that follows it
+    fits = np.searchsorted(ends, begins + room, side="right")  # the first sentence that does not
+    firsts, after, at = [], np.maximum(fits, np.arange(1, len(fits) + 1)).tolist(), 0
+    while at < len(after):
+        firsts.append(at)
+        at = after[at]
+    edge = np.array([*firsts, len(after)])
+    begin, size = begins[edge[:-1]], ends[edge[1:] - 1] - begins[edge[:-1]]
+    parts = -(-size // room)  # more than one: a sentence longer than the room, in equal parts
+    example, nth = np.repeat(np.arange(len(parts)), parts), ranges(np.zeros(len(parts), np.int64), parts)
+    edges = (begin[example] + k * size[example] // parts[example] for k in (nth, nth + 1))
+    return _single(stream, word_starts, np.stack([*edges], 1), documents, frame)
 
 
 def _blocks(texts: Texts, how: Blocks, vocabulary: Vocabulary) -> Pool:

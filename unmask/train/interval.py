@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from unmask.batch import PackedBatch
 
+SLOW_LOADER = 0.02  # of a run's time spent in waiting for batches; above it more workers would make the run faster
+
 
 @dataclass
 class Interval:

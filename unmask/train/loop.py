@@ -14,6 +14,7 @@ from itertools import islice
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from unmask.batch import PackedBatch
 from unmask.config import Minutes, RunConfig
@@ -25,7 +26,7 @@ from unmask.train.checkpoint import Checkpoints
 from unmask.train.interval import Interval
 from unmask.train.journal import Journal
 from unmask.train.machine import matmul_peak
-from unmask.train.optimise import learning_rate_factor
+from unmask.train.optimise import learning_rate_factor, require_same_optimizer
 from unmask.train.plan import Leg, Plan, steps_left
 from unmask.train.signals import StopRequest
 from unmask.train.state import State, random_state, set_random_state
@@ -147,7 +148,8 @@ class _Run:
             self.state.seconds = self._seconds()
             due = self._marks(self._progress()) > self._marks(before)
             if self.state.step % every == 0 or due:
-                self.journal.write(self._record(norm, clock))
+                self.stepper.confirm()
+                self.journal.write(self._record(float(norm), clock))
                 clock = Interval()
             if due:
                 loss = self._measure()
@@ -159,8 +161,8 @@ class _Run:
             if self.stop.signal:
                 return
 
-    def _step(self, stream: Iterator[tuple[PackedBatch, Cursor]], clock: Interval) -> float:
-        """One optimizer step on the next batches. Returns the gradient's norm."""
+    def _step(self, stream: Iterator[tuple[PackedBatch, Cursor]], clock: Interval) -> Tensor:
+        """One optimizer step on the next batches. Returns the gradient's norm; nothing here waits for a GPU."""
         start = time.monotonic()
         pulled = _pull(stream, self.run.batch.accumulate)
         clock.waited += time.monotonic() - start
@@ -168,9 +170,7 @@ class _Run:
         number = self.state.step + 1
         sums = self.stepper.backward(micro, number)
         norm = self.stepper.update(micro, number, self._learning_rate())
-        for name, (total, count) in sums.items():
-            before = self.state.sums.get(name, [0.0, 0])
-            self.state.sums[name] = [before[0] + total, before[1] + count]
+        self.state.add(sums)
         self.state.step = number
         self.state.cursor = pulled[-1][1]
         for batch in micro:
@@ -228,6 +228,8 @@ class _Run:
             start = time.monotonic()
             self.stepper.backward(micro, self.state.step + 1)
             self.stepper.forget()
+            if self.stepper.device.type == "cuda":
+                torch.cuda.synchronize(self.stepper.device)
             times.append(time.monotonic() - start)
         set_random_state(state, self.stepper.device)
         return sorted(times[1:])[len(times[1:]) // 2]
@@ -259,7 +261,7 @@ class _Run:
     # --- records, checkpoints ----------------------------------------------------------------------------------------
     def _record(self, norm: float, clock: Interval) -> dict[str, Any]:
         """`loss` is the plain sum of the losses, as in evaluations; a weight only decides what the gradient is made of."""
-        losses = {name: total / max(1, count) for name, (total, count) in self.state.sums.items()}
+        losses = {name: total / max(1, count) for name, (total, count) in self.state.losses().items()}
         padding = self.state.padding[0] / max(1, self.state.padding[1])
         self.state.sums, self.state.padding = {}, [0.0, 0]
         return {
@@ -292,10 +294,12 @@ class _Run:
         return loss
 
     def _save(self, loss: float | None) -> None:
-        state = asdict(self.state) | {
+        self.stepper.confirm()
+        state = self.state.plain() | {
             "legs": [asdict(leg) for leg in self.plan.legs],
             "threads": torch.get_num_threads(),
             "scaler": self.stepper.scaler.state_dict(),
+            "optimizer": self.run.optimizer.kind,
         }
         # written before, so that no kill can part the two: a run that falls back forgets what came after its checkpoint
         self.journal.write({"kind": "checkpoint", "step": self.state.step, "path": f"steps/{self.state.step:010d}"})
@@ -315,6 +319,7 @@ class _Run:
         if newest is None:
             return False
         tensors, state = self.checkpoints.load(newest)
+        require_same_optimizer(state.get("optimizer", "adamw"), self.run.optimizer.kind, str(newest.folder))
         self.stepper.restore(tensors)
         self.stepper.scaler.load_state_dict(state["scaler"])
         self.state = State.of(state)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import torch
@@ -30,13 +30,27 @@ class State:
     tokens: int = 0
     seconds: float = 0.0
     cursor: Cursor = field(default_factory=Cursor)
-    sums: dict[str, list[float]] = field(default_factory=dict)  # losses since the last record: [total, count]
+    sums: dict[str, list[Any]] = field(default_factory=dict)  # losses since the last record: [total, count]
     padding: list[float] = field(default_factory=lambda: [0.0, 0])  # since the last record: [sum of shares, batches]
     began: Border = Border()
 
+    def add(self, sums: Mapping[str, tuple[Tensor, int]]) -> None:
+        """Adds the losses of a step; the totals stay on their device until somebody asks for `losses`."""
+        for name, (total, count) in sums.items():
+            before = self.sums.get(name, [0.0, 0])
+            self.sums[name] = [before[0] + total, before[1] + count]
+
+    def losses(self) -> dict[str, list[float]]:
+        """Total and count of each loss since the last record, as numbers; on a GPU this waits for it."""
+        return {name: [float(total), count] for name, (total, count) in self.sums.items()}
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can hold it, for `of`."""
+        return asdict(replace(self, sums=self.losses()))
+
     @classmethod
     def of(cls, saved: Mapping[str, Any]) -> State:
-        """From the plain data of `dataclasses.asdict`; other keys are left alone."""
+        """From what `plain` gave; other keys are left alone."""
         return cls(
             saved["step"],
             saved["tokens"],

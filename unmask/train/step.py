@@ -4,8 +4,10 @@ adds sums, divides by counts, and steps.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,23 +17,37 @@ from unmask.config import RunConfig
 from unmask.errors import UnmaskError
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Losses, Objective, combine
+from unmask.train.compiled import compile_networks, filled_tokens
 from unmask.train.journal import Journal
 from unmask.train.machine import autocast, choose_device, choose_precision
-from unmask.train.optimise import build_optimizer, moments, restore_moments
+from unmask.train.optimise import build_optimizer, hidden_matrices, moments, restore_moments
 from unmask.train.state import random_state, set_random_state
 
 Tensors = Mapping[str, Mapping[str, Tensor]]
 
 
 class Diverged(UnmaskError):
-    """The loss or the gradient is no longer a number. Nothing of that step reached the weights."""
+    """The loss or the gradient is no longer a number. Nothing of that step reached a file, nor on a CPU the weights."""
 
     exit_code = 1
 
 
+class Unseen(NamedTuple):
+    """What a step on a GPU has not yet been asked: whether its losses and its gradient's norm are numbers."""
+
+    step: int
+    micro: Sequence[PackedBatch]
+    numbers: Tensor
+
+
 @dataclass(eq=False)
 class Stepper:
-    """The network on its device with its optimizer; `last_good` says where the last checkpoint is, for error messages."""
+    """The network on its device with its optimizer; `last_good` says where the last checkpoint is, for error messages.
+
+    On a CPU every loss and every gradient is looked at before it moves the weights. On a GPU a look would make the device wait
+    for the program: there a step is looked at when the next one is on its way, and before anything is recorded, measured or
+    saved (`confirm`). A step that was no number has then moved the weights in memory, but reaches no file.
+    """
 
     run: RunConfig
     encoder: Encoder
@@ -42,44 +58,71 @@ class Stepper:
     def __post_init__(self) -> None:
         self.device = choose_device(self.run.machine)
         self.dtype = choose_precision(self.run.machine, self.device)
+        self.waits = self.device.type == "cpu"
         self.encoder.to(self.device)
         self.objective.to(self.device)
+        if self.run.machine.compile:
+            compile_networks(self.encoder, self.objective, tokens=filled_tokens(self.run))
         self.parameters = _named_parameters(encoder=self.encoder, objective=self.objective)
-        self.optimizer = build_optimizer(self.run.optimizer, self.parameters)
+        matrices = hidden_matrices(encoder=self.encoder, objective=self.objective)
+        self.optimizer = build_optimizer(self.run.optimizer, self.parameters, matrices)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
+        self.unseen: Unseen | None = None
+        self.losses: list[Tensor] = []
 
-    def backward(self, micro: Sequence[PackedBatch], step: int) -> dict[str, list[float]]:
-        """Gradients of step number `step`; returns [sum, count] of each loss. Raises Diverged before a broken gradient."""
+    def backward(self, micro: Sequence[PackedBatch], step: int) -> dict[str, tuple[Tensor, int]]:
+        """Gradients of step number `step`; returns sum (in double precision, on the device) and count of each loss.
+
+        Raises Diverged before a broken gradient.
+        """
         counts = _add_counts(self.objective.counts(batch) for batch in micro)
-        sums: dict[str, list[float]] = {}
+        sums: dict[str, tuple[Tensor, int]] = {}
+        self.losses = []
         for batch in micro:
             with autocast(self.device, self.dtype):
                 losses = self.objective(self.encoder, batch)
             loss = combine(losses, counts)
-            self._check(loss, losses, batch, step)
+            if self.waits:
+                self._check(loss, losses, batch, step)
+            self.losses.append(loss.detach())
             self.scaler.scale(loss).backward()
             for name, part in losses.items():
-                total = sums.setdefault(name, [0.0, 0])
-                total[0] += float(part.total.detach())
-                total[1] += part.count
+                total, count = part.total.detach().double(), part.count
+                before = sums.get(name)
+                sums[name] = (total, count) if before is None else (before[0] + total, before[1] + count)
         return sums
 
-    def update(self, micro: Sequence[PackedBatch], step: int, learning_rate: float) -> float:
+    def update(self, micro: Sequence[PackedBatch], step: int, learning_rate: float) -> Tensor:
         """Moves the weights and forgets the gradient; returns its norm before clipping."""
+        self.confirm()
         self.scaler.unscale_(self.optimizer)
-        norm = float(nn.utils.clip_grad_norm_(self.parameters.values(), self.run.optimizer.max_grad_norm))
-        if not self.scaler.is_enabled() and not norm < float("inf"):
-            raise Diverged(
-                f"the gradient is not finite in step {step}; the step was not taken",
-                where=self.journal.name_documents(*micro),
-                do=f"lower optimizer.learning_rate; {self.last_good}",
-            )
+        norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.run.optimizer.max_grad_norm)
+        if not self.scaler.is_enabled():
+            self.unseen = Unseen(step, micro, torch.stack([norm, *self.losses]))
+        if self.waits:
+            self.confirm()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.forget()
         return norm
+
+    def confirm(self) -> None:
+        """Raises Diverged when the last step was no number; on a GPU this waits for it."""
+        unseen, self.unseen = self.unseen, None
+        if unseen is None:
+            return
+        norm, *losses = unseen.numbers.tolist()
+        if all(map(math.isfinite, (norm, *losses))):
+            return
+        kept = "the step was not taken" if self.waits else "nothing of it was saved"
+        what = "loss is not a finite number" if not all(map(math.isfinite, losses)) else "gradient is not finite"
+        raise Diverged(
+            f"the {what} in step {unseen.step}; {kept}",
+            where=self.journal.name_documents(*unseen.micro),
+            do=f"lower optimizer.learning_rate; {self.last_good}",
+        )
 
     def forget(self) -> None:
         """Throws the gradient away."""
@@ -119,7 +162,7 @@ def _named_parameters(**modules: nn.Module) -> dict[str, nn.Parameter]:
 def _broken_rows(encoder: Encoder, objective: Objective, batch: PackedBatch) -> set[int]:
     """The sequences whose hidden states are not finite; none when the fault is in a head."""
     with torch.no_grad():
-        broken = ~torch.isfinite(encoder(batch, *objective.tables())).all(-1)
+        broken = ~torch.isfinite(objective.states(encoder, batch)[-1]).all(-1)
     return set(batch.layout.rows[broken].tolist())
 
 
