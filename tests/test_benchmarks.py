@@ -9,6 +9,7 @@ import random
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,3 +152,33 @@ def test_all_write_a_page_and_the_numbers(text: Path, tmp_path: Path) -> None:
     subprocess.run(command, cwd=REPOSITORY, check=True, capture_output=True, timeout=300)
     assert "| attention, forward and backward |" in (tmp_path / "benchmarks.md").read_text()
     assert "attention" in json.loads((tmp_path / "benchmarks.json").read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("more", [(), ("--text",)], ids=["random ids", "text"])
+def test_what_a_gpu_would_be_measured_with_runs_on_a_cpu(text: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
+    """Its sides found the same loss, or it would have failed."""
+    command = [sys.executable, "-m", "benchmarks.gpu", "--tiny", "--steps", "2", "--backend", "aot_eager"]
+    command += ["--json", str(tmp_path / "gpu.json"), *(word for flag in more for word in (flag, str(text)))]
+    command += ["--cache", str(text.parent / "cache")]
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "GOMP_SPINCOUNT": "1000"}
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=300, env=environment)
+    assert done.returncode == 0, done.stderr[-3000:]
+    rows = json.loads((tmp_path / "gpu.json").read_text())["results"]["rows"]
+    assert [row["name"] for row in rows] == ["bert-512", "modernbert-1024", "modernbert-8192"]
+    sides = {"unmask", "unmask, compiled", "transformers (sdpa)", "transformers (sdpa), compiled"}
+    assert all(set(row["sides"]) == sides for row in rows) and "MFU" in done.stdout
+
+
+def test_every_gpu_has_its_own_peak(benchmark, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = benchmark("gpu")
+    names = {
+        "NVIDIA H100 80GB HBM3": 989e12,
+        "NVIDIA H100 PCIe": 756e12,
+        "NVIDIA A100-SXM4-80GB": 312e12,
+        "NVIDIA L40S": None,
+    }
+    for name, peak in names.items():
+        monkeypatch.setattr("torch.cuda.get_device_name", lambda _, name=name: name)
+        assert gpu.vendor_peak(SimpleNamespace(type="cuda")) == peak
+    assert gpu.vendor_peak(SimpleNamespace(type="cpu")) is None

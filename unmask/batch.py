@@ -5,11 +5,12 @@ Legend: T tokens in the batch, B sequences, L longest sequence, M scored places.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, TypeVar
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -39,6 +40,7 @@ class PackedBatch:
     labels: Mapping[str, Targets] = field(default_factory=dict)
     decoder: PackedBatch | None = None  # the target side of an encoder–decoder, one sequence for each of these
     progress: float = 0.0  # share of the run that lies behind: what a mask rate may depend on
+    read: Tensor | None = None  # [M] int64 ascending, the tokens whose last states are looked at; None: all
 
     @classmethod
     def pack(
@@ -53,7 +55,9 @@ class PackedBatch:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travels between processes by value: torch would pass each tensor as an open file, and a step holds many batches."""
-        fields = (self.input_ids, self.starts, self.token_type_ids, self.word_starts, self.examples, self.documents)
+        fields = (
+            self.input_ids, self.starts, self.token_type_ids, self.word_starts, self.examples, self.documents, self.read,
+        )  # fmt: skip
         labels = {name: tuple(map(_array, targets)) for name, targets in self.labels.items()}
         return _arrived, (tuple(map(_array, fields)), labels, self.decoder, self.progress)
 
@@ -92,6 +96,7 @@ class PackedBatch:
             {k: Targets(*(x.to(device, non_blocking=True) for x in t)) for k, t in self.labels.items()},
             None if self.decoder is None else self.decoder.to(device),
             self.progress,
+            None if self.read is None else self.read.to(device, non_blocking=True),
         )
         moved.__dict__["layout"] = self.layout.to(device)
         return moved
@@ -117,7 +122,9 @@ class PackedBatch:
         labels = {k: Targets(*(x.pin_memory() for x in t)) for k, t in self.labels.items()}
         types = None if self.token_type_ids is None else self.token_type_ids.pin_memory()
         decoder = None if self.decoder is None else self.decoder.pin_memory()
-        return self.with_(input_ids=self.input_ids.pin_memory(), token_type_ids=types, labels=labels, decoder=decoder)
+        read = None if self.read is None else self.read.pin_memory()
+        ids = self.input_ids.pin_memory()
+        return self.with_(input_ids=ids, token_type_ids=types, labels=labels, decoder=decoder, read=read)
 
 
 def _array(x: Tensor | None) -> NDArray[Any] | None:
@@ -134,9 +141,9 @@ def _arrived(
     targets = {
         name: Targets(torch.from_numpy(where), torch.from_numpy(value)) for name, (where, value) in labels.items()
     }
-    types, words, examples, documents = map(_tensor, fields[2:])
+    types, words, examples, documents, read = map(_tensor, fields[2:])
     ids, starts = torch.from_numpy(fields[0]), torch.from_numpy(fields[1])
-    return PackedBatch(ids, starts, types, words, examples, documents, targets, decoder, progress)
+    return PackedBatch(ids, starts, types, words, examples, documents, targets, decoder, progress, read)
 
 
 class Group(NamedTuple):
@@ -165,18 +172,16 @@ class Layout:
     position_ids: Tensor  # [T] place inside its own sequence, from 0
     rows: Tensor  # [T] its sequence
     lengths: tuple[int, ...]  # [B]; empty in a dense layout, whose lengths stand in `attention_mask` alone
-    groups: tuple[Group, ...]
     attention_mask: Tensor | None = None  # [B, L] True at real tokens: a dense layout, in which padding takes up tokens
     _kept: dict[Hashable, Any] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, starts: Tensor) -> Layout:
         """From cumulative lengths on the CPU. Sequences sorted by length give the fewest groups."""
-        lengths = starts.diff().long()
-        rows = torch.repeat_interleave(torch.arange(len(lengths)), lengths)
-        position_ids = torch.arange(len(rows)) - starts[:-1].long()[rows]
-        sizes = lengths.tolist()
-        return cls(starts, position_ids, rows, tuple(sizes), tuple(_groups(sizes)))
+        begin_B, lengths_B = starts[:-1].numpy(), np.diff(starts.numpy())
+        rows = np.repeat(np.arange(len(lengths_B)), lengths_B)
+        position_ids = np.arange(len(rows)) - np.repeat(begin_B, lengths_B)
+        return cls(starts, torch.from_numpy(position_ids), torch.from_numpy(rows), tuple(lengths_B.tolist()))
 
     @classmethod
     def dense(cls, attention_mask_BL: Tensor) -> Layout:
@@ -187,23 +192,31 @@ class Layout:
         sequences, longest = attention_mask_BL.shape
         mask, device = attention_mask_BL.bool(), attention_mask_BL.device
         place, row = torch.arange(longest, device=device), torch.arange(sequences, device=device)
-        group = Group(0, sequences * longest, sequences, longest, None, None, mask[:, None, None, :])
         return cls(
             torch.arange(sequences + 1, device=device) * longest,
             place.expand(sequences, longest).reshape(-1),
             row[:, None].expand(sequences, longest).reshape(-1),
             (),
-            (group,),
             mask,
         )
 
     @property
     def num_sequences(self) -> int:
-        return sum(g.sequences for g in self.groups)
+        return len(self.lengths) if self.attention_mask is None else self.attention_mask.shape[0]
 
     @cached_property
     def longest(self) -> int:
-        return self.groups[0].longest if len(self.groups) == 1 else max(g.longest for g in self.groups)
+        return max(self.lengths) if self.attention_mask is None else self.attention_mask.shape[1]
+
+    @cached_property
+    def groups(self) -> tuple[Group, ...]:
+        """Runs of near-equal lengths; made when first asked for, since not every kernel wants them."""
+        if self.attention_mask is not None:
+            sequences, longest = self.attention_mask.shape
+            mask = self.attention_mask[:, None, None, :]
+            return (Group(0, sequences * longest, sequences, longest, None, None, mask),)
+        groups = _groups(self.lengths, _near_equal(self.lengths, self.lengths))
+        return tuple(group.to(self.starts.device) for group in groups)
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` gives, made when first asked for: every layer of a step asks for the same."""
@@ -214,10 +227,9 @@ class Layout:
 
     def to(self, device: torch.device) -> Layout:
         """On another device."""
-        groups = tuple(g.to(device) for g in self.groups)
         mask = None if self.attention_mask is None else self.attention_mask.to(device)
         starts, position_ids, rows = (x.to(device) for x in (self.starts, self.position_ids, self.rows))
-        return Layout(starts, position_ids, rows, self.lengths, groups, mask)
+        return Layout(starts, position_ids, rows, self.lengths, mask)
 
     def followed_by(self, tokens: int) -> Layout:
         """With so many tokens more behind, in sequences as long as the longest and a rest; made where this one is."""
@@ -229,13 +241,15 @@ class Layout:
             torch.cat([self.position_ids, behind.position_ids]),
             torch.cat([self.rows, behind.rows + len(self.lengths)]),
             self.lengths + behind.lengths,
-            self.groups + tuple(group._replace(first=group.first + len(self.rows)) for group in behind.groups),
         )
 
     def padding(self) -> float:
         """Share of the places attention works on that hold no token."""
-        places = sum(g.sequences * g.longest for g in self.groups)
-        return 1 - len(self.rows) / places
+        if self.attention_mask is not None:
+            return 0.0
+        begins, sizes = _near_equal(self.lengths, self.lengths), np.array(self.lengths)
+        places = np.diff(begins, append=len(sizes)) * np.maximum.reduceat(sizes, begins)
+        return float(1 - len(self.rows) / places.sum())
 
     def pad(self, x: Tensor) -> Tensor:
         """[T, ...] to [B, L, ...], zeros where there is no token."""
@@ -259,50 +273,46 @@ class Layout:
         return self.pad(torch.ones_like(self.position_ids, dtype=torch.bool))
 
 
-def _groups(lengths: Sequence[int]) -> list[Group]:
-    groups, first = [], 0
-    for begin, end in _near_equal(lengths, lengths):
-        sizes = list(lengths[begin:end])
-        groups.append(_group(first, sizes))
-        first += groups[-1].tokens
-    return groups
-
-
 def paired(targets: Sequence[int], sources: Sequence[int]) -> list[tuple[Group, Group]]:
     """Groups of a decoder's sequences, each with the group of the sequences they look at: near-equal on both sides."""
-    pairs, first, first_source = [], 0, 0
-    for begin, end in _near_equal(targets, sources):
-        pair = _group(first, list(targets[begin:end])), _group(first_source, list(sources[begin:end]))
-        pairs.append(pair)
-        first, first_source = first + pair[0].tokens, first_source + pair[1].tokens
-    return pairs
+    begins = _near_equal(targets, sources)
+    return list(zip(_groups(targets, begins), _groups(sources, begins), strict=True))
 
 
-def _near_equal(queries: Sequence[int], keys: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Cuts consecutive sequences into runs in which at most WASTE of either side is padding."""
-    begin = 0
-    while begin < len(queries):
-        end = begin
-        totals, widest = [0, 0], [0, 0]
-        while end < len(queries):
-            new = queries[end], keys[end]
-            totals = [a + b for a, b in zip(totals, new, strict=True)]
-            widest = [max(a, b) for a, b in zip(widest, new, strict=True)]
-            room = (1 - WASTE) * (end + 1 - begin)
-            if any(total < room * wide for total, wide in zip(totals, widest, strict=True)):
-                break
-            end += 1
-        yield begin, end
-        begin = end
+def _near_equal(queries: Sequence[int], keys: Sequence[int]) -> list[int]:
+    """Cuts consecutive sequences into runs in which at most WASTE of either side is padding; where each run begins."""
+    begins = [0]
+    tokens = widest = other_tokens = other_widest = 0
+    for at, (size, other) in enumerate(zip(queries, keys, strict=True)):
+        tokens, widest = tokens + size, max(widest, size)
+        other_tokens, other_widest = other_tokens + other, max(other_widest, other)
+        room = (1 - WASTE) * (at + 1 - begins[-1])
+        if tokens < room * widest or other_tokens < room * other_widest:
+            begins.append(at)
+            tokens, widest, other_tokens, other_widest = size, size, other, other
+    return begins
 
 
-def _group(first: int, lengths: list[int]) -> Group:
-    tokens, longest = sum(lengths), max(lengths)
-    if tokens == len(lengths) * longest:
-        return Group(first, tokens, len(lengths), longest, None, None, None)
-    size = torch.tensor(lengths)
-    real = torch.arange(longest) < size[:, None]
-    begin = size.cumsum(0) - size
-    gather = torch.where(real, begin[:, None] + torch.arange(longest), 0).flatten()
-    places = real.flatten().nonzero().squeeze(1)
-    return Group(first, tokens, len(lengths), longest, gather, places, real[:, None, None, :])
+def _groups(lengths: Sequence[int], begins: Sequence[int]) -> list[Group]:
+    """Legend: G groups, P places in all of them. For all groups at once, since a batch may have dozens."""
+    size_B, begin_G = np.array(lengths), np.array(begins)
+    count_G = np.diff(begin_G, append=len(size_B))
+    tokens_G, longest_G = np.add.reduceat(size_B, begin_G), np.maximum.reduceat(size_B, begin_G)
+    first_G, places_G = np.cumsum(tokens_G) - tokens_G, count_G * longest_G
+    longest_B = np.repeat(longest_G, count_G)
+    begin_B = np.cumsum(size_B) - size_B - np.repeat(first_G, count_G)
+    place_P = np.arange(longest_B.sum()) - np.repeat(np.cumsum(longest_B) - longest_B, longest_B)
+    real_P = place_P < np.repeat(size_B, longest_B)
+    token_P = np.where(real_P, place_P + np.repeat(begin_B, longest_B), 0)
+    place_T = np.flatnonzero(real_P) - np.repeat(np.cumsum(places_G) - places_G, tokens_G)
+    cuts, tokens = places_G.tolist(), tokens_G.tolist()
+    columns = first_G.tolist(), tokens, count_G.tolist(), longest_G.tolist()
+    gathers, masks = (torch.from_numpy(x).split(cuts) for x in (token_P, real_P))
+    reals = torch.from_numpy(place_T).split(tokens)
+    return [_group(*row) for row in zip(*columns, gathers, reals, masks, strict=True)]
+
+
+def _group(first: int, tokens: int, sequences: int, longest: int, gather: Tensor, real: Tensor, mask: Tensor) -> Group:
+    if tokens == sequences * longest:
+        return Group(first, tokens, sequences, longest, None, None, None)
+    return Group(first, tokens, sequences, longest, gather, real, mask.view(sequences, 1, 1, longest))

@@ -103,13 +103,13 @@ class Batches:
         assert len(pool) < 1 << 24 and at.pool < 1 << 20, (
             "example numbers have 24 bits for the place and 20 for the pool"
         )
-        places, segment, lengths = pool.gather(chosen)
+        ids, starts, segments, word_starts = map(torch.from_numpy, pool.pack(chosen))
         paired = np.flatnonzero(pool.label[chosen] >= 0)
         batch = PackedBatch(
-            torch.from_numpy(pool.stream[places]),
-            torch.from_numpy(np.r_[0, lengths.cumsum()].astype(np.int32)),
-            torch.from_numpy(segment),
-            torch.from_numpy(pool.word_starts[places]),
+            ids,
+            starts,
+            segments,
+            word_starts,
             torch.from_numpy((np.int64(at.epoch) << 44) | (np.int64(at.pool) << 24) | chosen),
             torch.from_numpy(documents[pool.document[chosen]]),
             {"pair": Targets(torch.from_numpy(paired), torch.from_numpy(pool.label[chosen][paired]))},

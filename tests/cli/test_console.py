@@ -254,6 +254,14 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
     ]
 
 
+@pytest.mark.parametrize(("wait", "words"), [(0.02, "2.0 %"), (0.021, "2.1 % (too slow: more machine.workers)")])
+def test_waiting_for_batches_beyond_a_fiftieth_of_the_time_is_called_too_slow(wait: float, words: str) -> None:
+    seen = Seen()
+    with seen.console as console, console.training("run") as view:
+        view.record(STEP | {"loader_wait": wait})
+    assert seen.lines[0].endswith(f"loader wait {words}")
+
+
 @pytest.mark.parametrize("columns", [30, 50, 80, 200])
 def test_the_panel_fits_the_terminal_and_stays_when_the_run_ends(monkeypatch: pytest.MonkeyPatch, columns: int) -> None:
     monkeypatch.setenv("COLUMNS", str(columns))

@@ -20,6 +20,7 @@ from unmask.explanation.ask import ask
 from unmask.explanation.batches import make_batch, read
 from unmask.explanation.pieces import manner_of
 from unmask.explanation.shapes import shapes_of
+from unmask.nn import attend
 from unmask.nn.cost import count_parameters
 from unmask.road.model import build, outline
 from unmask.text.words import WordSplitter
@@ -86,7 +87,8 @@ def _run(encoder: nn.Module, objective: nn.Module, batch: Any) -> tuple[dict[str
     for root, module in (("encoder", encoder), ("objective", objective)):
         for name, part in module.named_modules():
             part.register_forward_hook(hook(f"{root}.{name}"))
-    with torch.no_grad(), mock.patch.object(F, "scaled_dot_product_attention", kernel):
+    padded = mock.patch.object(attend, "_as_it_stands", lambda layout: True)  # through torch's own attention
+    with torch.no_grad(), padded, mock.patch.object(F, "scaled_dot_product_attention", kernel):
         objective(encoder, batch)
     return seen, kernels
 
@@ -113,12 +115,12 @@ def test_letters_stand_for_the_numbers_beside_them(preset: str, objective: str) 
     )
 
 
-def test_sequences_of_other_lengths_are_computed_in_groups() -> None:
-    """As in training: near-equal lengths together, nothing spent on padding."""
+def test_scores_are_shown_for_all_sequences_at_once() -> None:
+    """As one padded grid, the way they are taught; how a kernel saves the padding is its own affair."""
     found = explain(ENGLISH, second="A dog.", preset="bert_base")
     scores = [stage.shape for stage in found.shapes if stage.name.startswith("scores")]
-    lengths = [len(one.input_ids) for one in found.sequences]
-    assert scores == [(1, 12, n, n) for n in lengths]
+    longest = max(len(one.input_ids) for one in found.sequences)
+    assert scores == [(2, 12, longest, longest)]
 
 
 @pytest.mark.parametrize(("preset", "objective"), PAIRS)

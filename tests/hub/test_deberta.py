@@ -146,9 +146,9 @@ def test_a_released_discriminators_head_is_read_by_its_own_names(tmp_path: Path)
     batch = sequences([9, 30], config)
     with torch.no_grad():
         hidden = build_encoder(loaded)(batch)
-        first = hidden[batch.starts[:-1].long()][batch.layout.rows]
+        first = batch.starts[:-1].long()[batch.layout.rows]
         found = head_of("rtd", loaded)(hidden, first)
-        normed = F.layer_norm(hidden + first, (48,), head.norm.weight, head.norm.bias, config.layer_norm_eps)
+        normed = F.layer_norm(hidden + hidden[first], (48,), head.norm.weight, head.norm.bias, config.layer_norm_eps)
         wanted = (F.gelu(normed @ head.dense.weight.T + head.dense.bias) @ head.out.weight.T + head.out.bias)[:, 0]
     torch.testing.assert_close(found, wanted, atol=2e-5, rtol=2e-4)
 

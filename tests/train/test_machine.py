@@ -1,11 +1,15 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 
 from unmask.config import Machine
 from unmask.errors import UnmaskError
-from unmask.train.machine import choose_device, choose_precision, describe, matmul_peak, set_threads
+from unmask.train.machine import choose_device, choose_precision, describe, matmul_peak, mkl_on_amd, set_threads
 
 
 def test_auto_takes_what_is_there() -> None:
@@ -44,3 +48,31 @@ def test_threads_are_set_and_returned() -> None:
 def test_the_peak_is_a_plausible_number() -> None:
     assert 1e8 < matmul_peak(torch.device("cpu"), torch.float32, 0.05) < 1e14
     assert {"device", "name", "cores", "threads", "memory_gib"} <= describe(torch.device("cpu")).keys()
+
+
+@pytest.mark.slow
+def test_no_thread_computes_with_denormal_numbers() -> None:
+    """In a process of its own: a thread keeps to how it was started, and those of the tests run already."""
+    code = """if True:
+        import torch
+        from unmask.config import Machine
+        from unmask.train.machine import set_threads
+        assert set_threads(Machine(threads=4)) == 4
+        small = torch.full((1 << 20,), 2e-38) * 0.1  # 2e-39 is below the smallest normal number, in every thread's part
+        assert small.count_nonzero() == 0, f"{small.count_nonzero()} of {len(small)}"
+    """
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("OMP_", "GOMP_", "MKL_"))}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("mkl", "name", "slower"),
+    [(True, "AMD EPYC 7763", True), (True, "Intel(R) Xeon(R) 6960P", False), (False, "AMD EPYC 7763", False)],
+)
+def test_mkl_takes_its_slower_path_on_amd_only(
+    monkeypatch: pytest.MonkeyPatch, mkl: bool, name: str, slower: bool
+) -> None:
+    monkeypatch.setattr("unmask.train.machine._cpu_name", lambda: name)
+    monkeypatch.setattr(torch.backends.mkl, "is_available", lambda: mkl)
+    assert mkl_on_amd() is slower

@@ -113,6 +113,13 @@ def test_a_run_that_still_goes_on_says_how_long_it_will_take(tmp_path: Path) -> 
     assert "running" in page.words and "step 100 of 400, about 1 min 15 s left" in page.words
 
 
+@pytest.mark.parametrize(("waits", "said"), [((0.02, 0.02), False), ((0.01, 0.05), True), ((None, None), False)])
+def test_a_run_that_waited_for_its_batches_says_so(tmp_path: Path, waits: tuple[float | None, ...], said: bool) -> None:
+    page = page_of(write_run(tmp_path / "run", [step(i, loader_wait=wait) for i, wait in enumerate(waits, 1)]))
+    assert ("3.0 % of the time went into waiting for batches: more machine.workers" in page.words) is said
+    assert ("waiting for batches:" in page.words) is said
+
+
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:
     with pytest.raises(UnmaskError, match="no run.json") as caught:
         write_report(tmp_path)

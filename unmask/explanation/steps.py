@@ -64,7 +64,7 @@ _STEPS: dict[tuple[str, str], tuple[str, Letters]] = {
     ("norm", NORM): ("final norm", ("T", "H")),
 }
 _HEAD_STEPS: dict[tuple[str, str], tuple[str, Letters]] = {
-    ("positions", "embedding"): ("absolute places", ("T", "H")),
+    ("positions", "embedding"): ("absolute places", ("M", "H")),
     ("transform.dense", "linear"): ("dense", ("M", "E")),
     ("transform.norm", NORM): ("norm", ("M", "E")),
     ("", "linear"): ("logits", ("M", "V")),
@@ -183,13 +183,12 @@ def _attention_steps(config: EncoderConfig, calls: Sequence[Call]) -> Iterator[S
         yield f"relative places as {role}", ("R", "A·K"), call.out
     gathers = [call for call in calls if call.function == "gather"]
     kernels = [call for call in calls if call.function == "scaled_dot_product_attention"]
-    for number, call in enumerate(kernels):
-        group = f", group {number + 1} of {len(kernels)}" if len(kernels) > 1 else ""
-        yield "queries (keys and values alike)" + group, ("B", "A", "S", "K"), call.given[0]
-        for (_, name), gathered in zip(kinds, gathers[number * len(kinds) :], strict=False):
-            yield f"{name} scores" + group, ("B", "A", "S", "S"), gathered.out
-        yield "scores, then softmax" + group, ("B", "A", "S", "S"), (*call.given[0][:-1], call.given[1][-2])
-        yield "context of each head" + group, ("B", "A", "S", "K"), call.out
+    for call in kernels:
+        yield "queries (keys and values alike)", ("B", "A", "S", "K"), call.given[0]
+        for (_, name), gathered in zip(kinds, gathers, strict=False):
+            yield f"{name} scores", ("B", "A", "S", "S"), gathered.out
+        yield "scores, then softmax", ("B", "A", "S", "S"), (*call.given[0][:-1], call.given[1][-2])
+        yield "context of each head", ("B", "A", "S", "K"), call.out
 
 
 def _cross_steps(calls: Sequence[Call]) -> Iterator[Step]:

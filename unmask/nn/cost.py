@@ -21,14 +21,28 @@ def count_parameters(*modules: nn.Module) -> int:
     return sum({id(p): p.numel() for module in modules for p in module.parameters()}.values())
 
 
-def encoder_flops(config: EncoderConfig, lengths: Sequence[int], until: int | None = None) -> float:
-    """Arithmetic of one forward pass over sequences of these lengths, through the first `until` layers or all."""
+def encoder_flops(
+    config: EncoderConfig, lengths: Sequence[int], until: int | None = None, reading: int | None = None
+) -> float:
+    """Arithmetic of one forward pass over sequences of these lengths, through the first `until` layers or all.
+
+    `reading`: how many tokens' last states are looked at, where not all are.
+    """
     tokens = sum(lengths)
     work = 2.0 * tokens * config.embedding_size * config.hidden_size
     work += 2.0 * tokens * config.conv_kernel_size * config.hidden_size**2
-    for layer in range(config.num_hidden_layers if until is None else until):
-        work += 2.0 * tokens * block_matrices(config) + attention_flops(config, lengths, config.window_of(layer))
+    layers = config.num_hidden_layers if until is None else until
+    for layer in range(layers):
+        asking = tokens if layer < layers - 1 or reading is None else reading
+        work += layer_flops(config, layer, lengths, asking)
     return work
+
+
+def layer_flops(config: EncoderConfig, layer: int, lengths: Sequence[int], asking: int) -> float:
+    """Of one layer in which every token is a key and a value, but only so many ask for their next state."""
+    tokens, answering = sum(lengths), 2 * config.hidden_size * config.inner_size
+    scores = attention_flops(config, lengths, config.window_of(layer)) * asking / tokens
+    return 2.0 * (tokens * answering + asking * (block_matrices(config) - answering)) + scores
 
 
 def block_matrices(config: EncoderConfig) -> int:

@@ -38,16 +38,19 @@ class Encoder(nn.Module):
         self.norm = build_norm(config, config.hidden_size) if config.norm_first else nn.Identity()
 
     def forward(self, batch: PackedBatch, *added: Tables) -> Tensor:
-        for x in self._states(batch, added, self.config.num_hidden_layers):
+        for x in self._states(batch, added, self.config.num_hidden_layers, None):
             out = x
         return out
 
-    def layers(self, batch: PackedBatch, *added: Tables, until: int | None = None) -> list[Tensor]:
+    def layers(
+        self, batch: PackedBatch, *added: Tables, until: int | None = None, read_M: Tensor | None = None
+    ) -> list[Tensor]:
         """The embedded tokens and the state after each layer, num_hidden_layers + 1 in all; the last is the output.
 
-        With `until` the first layers only, that many: what no one reads costs nothing.
+        What no one looks at costs nothing: with `until` the first layers only, that many; with `read_M` the last state is
+        right at these tokens only, and zero elsewhere: in the last layer no other token asks.
         """
-        return list(self._states(batch, added, self.config.num_hidden_layers if until is None else until))
+        return list(self._states(batch, added, self.config.num_hidden_layers if until is None else until, read_M))
 
     def token_table(self) -> Tensor:
         """The matrix of token vectors [V, E]: the output matrix too, where the two are tied."""
@@ -69,18 +72,25 @@ class Encoder(nn.Module):
             query_MD = block.answer(query_MD, where_M, keys_TD, batch.layout, known, window=window)
         return query_MD
 
-    def _states(self, batch: PackedBatch, added: tuple[Tables, ...], until: int) -> Iterator[Tensor]:
+    def _states(
+        self, batch: PackedBatch, added: tuple[Tables, ...], until: int, read_M: Tensor | None
+    ) -> Iterator[Tensor]:
         self._require_fitting(batch)
         layout, known = batch.layout, self.places(batch.layout)
         x = self.embeddings(batch, *added)
         yield x
+        norm = self.norm if until == self.config.num_hidden_layers else nn.Identity()
         for layer in range(until):
-            before = x
-            block = self.blocks[self.config.block_of(layer)]
-            x = block(x, layout, known, window=self.config.window_of(layer))
+            block, window = self.blocks[self.config.block_of(layer)], self.config.window_of(layer)
+            assert isinstance(block, Block)
+            if layer == until - 1 and read_M is not None and (layer > 0 or self.convolution is None):
+                asked = block.answer(x.index_select(0, read_M), read_M, x, layout, known, window=window)
+                yield x.new_zeros(x.shape).index_copy(0, read_M, norm(asked).to(x.dtype))
+                return
+            before, x = x, block(x, layout, known, window=window)
             if layer == 0 and self.convolution is not None:
                 x = self.convolution(before, x, layout)
-            yield x if layer < self.config.num_hidden_layers - 1 else self.norm(x)
+            yield x if layer < until - 1 else norm(x)
 
     def _require_fitting(self, batch: PackedBatch) -> None:
         """ValueError instead of an index error; ids are looked at on a CPU only, since on a GPU that would wait for it."""

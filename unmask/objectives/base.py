@@ -53,6 +53,10 @@ class Objective(nn.Module):
         """How many of the encoder's layers `loss` reads; the rest are not run."""
         return config.num_hidden_layers
 
+    def reads(self, batch: PackedBatch) -> Tensor | None:
+        """[M] the tokens of a prepared batch whose last states `loss` looks at, in any order; None: all of them."""
+        return None
+
     def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
         """What happens on the device before the encoder's pass: ELECTRA's generator fills the blanks."""
         return batch, {}
@@ -63,7 +67,7 @@ class Objective(nn.Module):
 
     def states(self, encoder: Encoder, batch: PackedBatch) -> list[Tensor]:
         """The embedded tokens and the state after each layer, as far as `loss` reads them."""
-        return encoder.layers(batch, *self.tables(), until=self.depth(encoder.config))
+        return encoder.layers(batch, *self.tables(), until=self.depth(encoder.config), read_M=batch.read)
 
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         """Sums with counts from what `states` gave, or from all of the encoder's layers."""
@@ -92,7 +96,9 @@ class Joint(Objective):
     def prepare(self, batch: PackedBatch, seed: int) -> PackedBatch:
         for part in self.members().values():
             batch = part.prepare(batch, seed)
-        return batch
+        found = [part.reads(batch) for part in self.members().values()]
+        read = [where for where in found if where is not None]
+        return batch.with_(read=torch.cat(read).unique() if len(read) == len(found) else None)
 
     def counts(self, batch: PackedBatch) -> Mapping[str, int]:
         return {name: count for part in self.members().values() for name, count in part.counts(batch).items()}

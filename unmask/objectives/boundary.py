@@ -49,6 +49,9 @@ class SpanBoundaryObjective(Objective):
     def counts(self, batch: PackedBatch) -> Mapping[str, int]:
         return {"sbo": len(batch.labels["sbo"].where)}
 
+    def reads(self, batch: PackedBatch) -> Tensor | None:
+        return torch.cat(batch.labels["sbo_edges"])
+
     def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
         d, e = config.hidden_size, config.table_size
         matrices = (2 * d + self.goal.position_size) * d + d * e + e * config.vocab_size

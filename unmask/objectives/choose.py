@@ -52,6 +52,23 @@ def choose(
     skipping such words, falls short where words are long, as in Chinese). A word ends at a sequence border and at a token
     that is no candidate, such as a separator.
     """
+    from unmask.objectives import mask_loops
+
+    starts_T = candidates_T if unit == "token" else word_starts_T
+    assert starts_T is not None, "whole words need to know where words start"
+    return mask_loops.choose(candidates_T, starts_T, rows_T, places_T, keys_B, float(rate), EDGES[unit])
+
+
+def choose_plainly(
+    candidates_T: Flags,
+    word_starts_T: Flags | None,
+    rows_T: Numbers,
+    places_T: Numbers,
+    keys_B: Keys,
+    rate: float,
+    unit: Unit,
+) -> Flags:
+    """What `choose` gives, bit for bit, in array operations: its specification."""
     chosen_T = np.zeros(len(candidates_T), bool)
     at = np.flatnonzero(candidates_T)
     if len(at) == 0:

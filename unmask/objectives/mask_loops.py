@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from unmask.compiled import compiled
+from unmask.loops import compiled
 from unmask.objectives.choose import LENGTH, ORDER, SETTLE, TURN, Flags, Keys, Numbers
 from unmask.objectives.corrupt import FATE, NOISE
 
@@ -40,7 +40,7 @@ def choose(
     while tokens and np.uint64(rows_T[tokens - 1]) >> bits:
         bits += _ONE
     begin_W, size_W = np.empty(tokens, np.int64), np.empty(tokens, np.int64)
-    draw_S, first_S = np.empty(tokens, np.uint64), np.empty(tokens + 1, np.int64)
+    draw_S, first_S, order_S = np.empty(tokens, np.uint64), np.empty(tokens + 1, np.int64), np.empty(tokens, np.int64)
     end = 0
     while end < tokens:
         row = rows_T[end]
@@ -50,10 +50,11 @@ def choose(
             turn = np.int64(_uniform(_further(key, TURN)) * words) if len(edges_E) else 0
             segments = _segments(words, key, edges_E, first_S)
             for s in range(segments):
-                place = places_T[begin_W[(first_S[s] + turn) % words]]
+                place = places_T[begin_W[_around(first_S[s] + turn, words)]]
                 draw_S[s] = _further(_further(key, place), ORDER) >> bits
+            ends = _buckets(draw_S[:segments], 64 - bits, order_S)
             budget, settle = rate * size_W[:words].sum(), _uniform(_further(key, SETTLE))
-            _spend(budget, settle, draw_S[:segments], first_S, turn, begin_W[:words], size_W, chosen_T)
+            _spend(budget, settle, ends, order_S, draw_S, first_S, turn, begin_W[:words], size_W, chosen_T)
     return chosen_T
 
 
@@ -91,9 +92,31 @@ def _segments(words: int, key: np.uint64, edges_E: NDArray[np.float64], first_S:
 
 
 @compiled
+def _buckets(draw_S: Keys, bits: np.uint64, order_S: Numbers) -> Numbers:
+    """Writes the segments in the order of their draws' highest bits, and returns where each bucket of equal ones ends.
+
+    Draws are spread evenly: a bucket holds about one, so that no sort is needed, nor a look at what will not be taken.
+    """
+    high = np.uint64(0)
+    while len(draw_S) >> np.int64(high):
+        high += _ONE
+    ends = np.zeros((1 << np.int64(high)) + 1, np.int64)
+    for draw in draw_S:
+        ends[(draw >> (bits - high)) + _ONE] += 1
+    ends = np.cumsum(ends)
+    for s, draw in enumerate(draw_S):
+        bucket = draw >> (bits - high)
+        order_S[ends[bucket]] = s
+        ends[bucket] += 1
+    return ends[:-1]
+
+
+@compiled
 def _spend(
     budget: float,
     settle: float,
+    ends: Numbers,
+    order_S: Numbers,
     draw_S: Keys,
     first_S: Numbers,
     turn: int,
@@ -101,41 +124,33 @@ def _spend(
     size_W: Numbers,
     chosen_T: Flags,
 ) -> None:
-    """Takes words, segments with the smallest draws first, until one does not fit. Few are taken: a heap, and no sort."""
-    left, words, spent = len(draw_S), len(begin_W), 0
-    heap_S = np.arange(left)
-    for s in range(left // 2 - 1, -1, -1):
-        _sink(heap_S, s, draw_S)
-    while left:
-        segment = heap_S[0]
-        for turned in range(first_S[segment], first_S[segment + 1]):
-            word = (turned + turn) % words
-            if spent + settle * size_W[word] > budget:
-                return
-            chosen_T[begin_W[word] : begin_W[word] + size_W[word]] = True
-            spent += size_W[word]
-        left -= 1
-        heap_S[0] = heap_S[left]
-        _sink(heap_S[:left], 0, draw_S)
+    """Takes words, segments with the smallest draws first, until one does not fit."""
+    begin, words, spent = 0, len(begin_W), 0
+    for end in ends:
+        _sort(order_S[begin:end], draw_S)
+        for segment in order_S[begin:end]:
+            for turned in range(first_S[segment], first_S[segment + 1]):
+                word = _around(turned + turn, words)
+                if spent + settle * size_W[word] > budget:
+                    return
+                chosen_T[begin_W[word] : begin_W[word] + size_W[word]] = True
+                spent += size_W[word]
+        begin = end
 
 
 @compiled
-def _sink(heap_S: Numbers, at: int, draw_S: Keys) -> None:
-    """Lets the element at `at` sink below all that come before it."""
-    while 2 * at + 1 < len(heap_S):
-        below = 2 * at + 1
-        if below + 1 < len(heap_S) and _before(heap_S[below + 1], heap_S[below], draw_S):
-            below += 1
-        if _before(heap_S[at], heap_S[below], draw_S):
-            return
-        heap_S[at], heap_S[below] = heap_S[below], heap_S[at]
-        at = below
+def _sort(few: Numbers, draw_S: Keys) -> None:
+    """By draw; equal draws stay in the order of the text."""
+    for at in range(1, len(few)):
+        while at and draw_S[few[at]] < draw_S[few[at - 1]]:
+            few[at - 1], few[at] = few[at], few[at - 1]
+            at -= 1
 
 
 @compiled
-def _before(one: int, other: int, draw_S: Keys) -> bool:
-    """Equal draws leave the order of the text."""
-    return draw_S[one] < draw_S[other] or (draw_S[one] == draw_S[other] and one < other)
+def _around(place: int, size: int) -> int:
+    """A place in a circle; a remainder would take longer than all else."""
+    return place - size if place >= size else place
 
 
 @compiled
@@ -169,7 +184,7 @@ def corrupt(
 
 
 @compiled
-def sequence_keys(salt: int, seed: int, examples_B: Numbers) -> Keys:
+def sequence_keys(salt: np.uint64, seed: np.uint64, examples_B: Numbers) -> Keys:
     """[B] what the draws of each sequence are made of: randomness.keys(salt, seed, examples_B)."""
     run, keys_B = _further(_further(np.uint64(0), salt), seed), np.empty(len(examples_B), np.uint64)
     for b in range(len(examples_B)):
@@ -178,7 +193,7 @@ def sequence_keys(salt: int, seed: int, examples_B: Numbers) -> Keys:
 
 
 @compiled
-def _further(key: np.uint64, part: int) -> np.uint64:
+def _further(key: np.uint64, part: int | np.integer) -> np.uint64:
     return _mix(key ^ _mix(np.uint64(part)))
 
 

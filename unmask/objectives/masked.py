@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from unmask.batch import PackedBatch, Targets
 from unmask.config import EncoderConfig, MaskedTokens
-from unmask.nn.cost import attention_flops, block_matrices, token_head_flops
+from unmask.nn.cost import layer_flops, token_head_flops
 from unmask.nn.encoder import Encoder
 from unmask.nn.heads import TokenHead
 from unmask.nn.kernels.vocabulary import Logits
@@ -71,17 +71,14 @@ class MaskedTokenObjective(Objective):
         """The enhanced mask decoder applies the last layer itself."""
         return config.num_hidden_layers - self.goal.enhanced_decoder
 
+    def reads(self, batch: PackedBatch) -> Tensor | None:
+        return None if self.goal.enhanced_decoder else batch.labels["mlm"].where
+
     def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
         asking, lengths = len(batch.labels["mlm"].where), batch.layout.lengths
         work = token_head_flops(config, asking)
-        if self.goal.enhanced_decoder:  # every token is a key and a value, but only targets ask
-            answering, window = (
-                2 * config.hidden_size * config.inner_size,
-                config.window_of(config.num_hidden_layers - 1),
-            )
-            asked = block_matrices(config) - answering
-            scores = attention_flops(config, lengths, window) * asking / sum(lengths)
-            work += REFINEMENTS * (2.0 * sum(lengths) * answering + 2.0 * asking * asked + scores)
+        if self.goal.enhanced_decoder:
+            work += REFINEMENTS * layer_flops(config, config.num_hidden_layers - 1, lengths, asking)
         return work
 
     def logits(

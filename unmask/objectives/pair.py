@@ -28,6 +28,9 @@ class SentencePairObjective(Objective):
     def counts(self, batch: PackedBatch) -> Mapping[str, int]:
         return {self.name: len(batch.labels["pair"].where)}
 
+    def reads(self, batch: PackedBatch) -> Tensor | None:
+        return batch.starts[:-1].long()[batch.labels["pair"].where]
+
     def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
         return 2.0 * len(batch.labels["pair"].where) * (config.hidden_size + 2) * config.hidden_size
 

@@ -64,7 +64,9 @@ class ReplacedTokenObjective(Objective):
     def flops(self, config: EncoderConfig, batch: PackedBatch) -> float:
         small = self.generator.config
         head = 2.0 * len(batch.input_ids) * config.hidden_size * (config.hidden_size + 1)
-        own = encoder_flops(small, batch.layout.lengths, until=self.mlm.depth(small))
+        read = self.mlm.reads(batch)
+        reading = None if read is None else len(read)
+        own = encoder_flops(small, batch.layout.lengths, until=self.mlm.depth(small), reading=reading)
         return own + self.mlm.flops(small, batch) + head
 
     def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
@@ -86,7 +88,8 @@ class ReplacedTokenObjective(Objective):
         """[M, V] what the generator would put into each blank, not multiplied out; a tied one reads the encoder's tables."""
         tied = self.goal.sharing == "tied"
         added = (encoder.embeddings.tables(),) if tied else ()
-        layers = self.generator.layers(batch, *added, until=self.mlm.depth(self.generator.config))
+        depth, read = self.mlm.depth(self.generator.config), self.mlm.reads(batch)
+        layers = self.generator.layers(batch, *added, until=depth, read_M=read)
         table = encoder.token_table() if tied else None
         return self.mlm.answers(self.generator, layers, batch, batch.labels["mlm"].where, table)
 

@@ -38,7 +38,8 @@ class Model:
     def training_flops(self, batch: PackedBatch) -> float:
         """Arithmetic of a training step on a prepared batch."""
         config = self.encoder.config
-        own = encoder_flops(config, batch.layout.lengths, until=self.objective.depth(config))
+        reading = None if batch.read is None else len(batch.read)
+        own = encoder_flops(config, batch.layout.lengths, until=self.objective.depth(config), reading=reading)
         return TRAINING * (own + self.objective.flops(config, batch))
 
     def know_frequencies(self, corpus: Corpus) -> None:

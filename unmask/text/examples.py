@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +23,15 @@ from unmask.text.vocabulary import Role, Vocabulary
 Ints = NDArray[np.int64]
 CLS, SEP = 0, 1  # where the stream holds these two tokens
 _NO_FRAME = (0, 0)
+
+
+class Packed(NamedTuple):
+    """Examples end to end."""
+
+    ids: Ints  # [T]
+    starts: NDArray[np.int32]  # [B+1] where each example begins, and the end
+    segments: Ints  # [T] 0 in a first text, 1 in a second one
+    word_starts: NDArray[np.bool_]  # [T]
 
 
 @dataclass(frozen=True)
@@ -48,6 +58,19 @@ class Pool:
         before, after = self.frame
         out: Ints = before + self.first[:, 1] - self.first[:, 0] + after + second + after * (second > 0)
         return out
+
+    def pack(self, chosen: Ints) -> Packed:
+        """The tokens of the chosen examples, end to end."""
+        from unmask.text import example_loops
+
+        texts = self.stream, self.word_starts, self.first, self.second
+        return Packed(*example_loops.pack(*texts, *self.frame, chosen))
+
+    def pack_plainly(self, chosen: Ints) -> Packed:
+        """What `pack` gives, bit for bit, in array operations: its specification."""
+        places, segments, lengths = self.gather(chosen)
+        starts = np.r_[0, lengths.cumsum()].astype(np.int32)
+        return Packed(self.stream[places], starts, segments, self.word_starts[places])
 
     def gather(self, chosen: Ints) -> tuple[Ints, Ints, Ints]:
         """Places in the stream [T], segment of each [T] and lengths [B] of the chosen examples, end to end."""

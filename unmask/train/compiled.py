@@ -1,8 +1,8 @@
 """What torch.compile makes faster: what stands between two attentions, as one graph for all layers.
 
 Attention stays outside, since it asks where sequences end, and that differs from batch to batch; what is compiled looks at each
-token alone. Its shapes are fixed: a training batch is filled up to a number of tokens that is the same in every step. That
-happens inside the encoder only, so no objective, count or statistic ever meets the filling.
+token alone. Its shapes are fixed: a training batch is filled up to a number of tokens that is the same in every step (one of a
+few where examples are long). That happens inside the encoder only, so no objective, count or statistic ever meets the filling.
 
 Weights, their names and all that is no training step (evaluations, saving) are as without it.
 
@@ -11,6 +11,7 @@ Legend: T tokens, D hidden_size, X = 3 · heads · head size.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -32,21 +33,27 @@ from unmask.nn.places import Known, Turns
 
 BACKEND = "inductor"
 MULTIPLE = 64  # tokens: what matrix products on a GPU cut their work into
+SIZES = 8  # at most, where examples are long
 VARIANTS = 64  # graphs of one function: sizes, networks (a generator's), phases; by itself torch stops at 8
 
 Turn = Callable[[Tensor, int, Tensor, Tensor], Tensor]
 
 
 def filled_tokens(run: RunConfig) -> int:
-    """How many tokens a training batch is filled up to: one ends with the example that reaches the budget."""
-    most = run.batch.tokens + run.examples.max_length
-    return -(-most // MULTIPLE) * MULTIPLE
+    """Training batches are filled up to a multiple of this: all to the same size, unless one example is a large part of them.
+
+    A batch may go beyond its budget by one example. Where that is much, filling all to the same size would cost more than a
+    few sizes do.
+    """
+    most, longest = run.batch.tokens + run.examples.max_length, run.examples.max_length
+    unit = most if 4 * longest <= run.batch.tokens else most / SIZES
+    return MULTIPLE * math.ceil(unit / MULTIPLE)
 
 
 def compile_networks(*networks: nn.Module, tokens: int) -> None:
     """From now on the encoders in these networks train compiled; the first step takes longer by the compiler's time.
 
-    A batch is filled up to `tokens` tokens, or to a multiple of that. Raises UnmaskError where a compiler is missing.
+    A batch is filled up to a multiple of `tokens` tokens. Raises UnmaskError where a compiler is missing.
     """
     _require_compiler(next(networks[0].parameters()).device)
     import torch._dynamo  # a second to import
@@ -76,15 +83,13 @@ def _fits(x: Tensor, tokens: int) -> bool:
     return torch.is_grad_enabled() and len(x) % tokens == 0
 
 
-def _layers(
-    tokens: int, encoder: Encoder, batch: PackedBatch, *added: Tables, until: int | None = None
-) -> list[Tensor]:
+def _layers(tokens: int, encoder: Encoder, batch: PackedBatch, *added: Tables, **asked: Any) -> list[Tensor]:
     """`Encoder.layers` of the filled batch, without the filling's states."""
     if not torch.is_grad_enabled():
-        return Encoder.layers(encoder, batch, *added, until=until)
+        return Encoder.layers(encoder, batch, *added, **asked)
     count = len(batch.input_ids)
-    filled = batch.padded_to(-(-count // tokens) * tokens, encoder.config.pad_token_id)
-    return [x_TD[:count] for x_TD in Encoder.layers(encoder, filled, *added, until=until)]
+    filled = batch.padded_to(tokens * math.ceil(count / tokens), encoder.config.pad_token_id)
+    return [x_TD[:count] for x_TD in Encoder.layers(encoder, filled, *added, **asked)]
 
 
 def _add(tokens: int, compiled: Callable[..., Tensor], block: Block, x_TD: Tensor, attended_TD: Tensor) -> Tensor:

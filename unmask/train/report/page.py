@@ -34,6 +34,7 @@ from unmask.train.report.tables import (
     status,
     summary,
     table,
+    warning,
 )
 
 
@@ -65,6 +66,7 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
         name=name,
         status=status(run, history),
         summary=summary(history, entropy),
+        warning=warning(history),
         cards=figures(run, history, entropy),
         charts=[(chart, draw(history, chart)) for chart in shown],
         samples=samples,

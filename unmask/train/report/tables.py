@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from unmask.train.interval import SLOW_LOADER
 from unmask.train.report import text
 from unmask.train.report.charts import label, token_term
 from unmask.train.report.data import History
@@ -99,6 +100,16 @@ def summary(history: History, unigram_entropy: float | None) -> str:
     gap = unigram_entropy - now
     side = "below" if gap >= 0 else "above"
     return f"{words}, {abs(gap):.2f} {side} what guessing by word frequency alone reaches ({unigram_entropy:.2f})."
+
+
+def warning(history: History) -> str:
+    """What made the run slower than it had to be; empty where nothing did."""
+    share = _mean(history, "loader_wait") or 0.0
+    if share <= SLOW_LOADER:
+        return ""
+    return (
+        f"{text.percent(share)} of the time went into waiting for batches: more machine.workers would make it faster."
+    )
 
 
 def figures(run: dict[str, Any], history: History, unigram_entropy: float | None) -> list[Card]:

@@ -8,7 +8,7 @@ Importing numba takes a good part of a second: modules with such loops are impor
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from numba import njit
 
@@ -17,5 +17,4 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 def compiled(loop: Loop) -> Loop:
     """The function on one thread, as exact as NumPy: nothing is reordered or fused, and whole numbers wrap around."""
-    made: Loop = njit(cache=True, nogil=True, error_model="numpy")(loop)
-    return made
+    return cast(Loop, njit(cache=True, nogil=True, error_model="numpy")(loop))
