@@ -18,6 +18,7 @@ import argparse
 import gc
 import importlib.util
 import itertools
+import re
 import statistics
 import tempfile
 import time
@@ -47,7 +48,15 @@ from unmask.objectives.base import combine
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.vocabulary import Vocabulary
 from unmask.train import compiled
-from unmask.train.machine import autocast, choose_device, choose_precision, matmul_peak, product_speed, products
+from unmask.train.machine import (
+    autocast,
+    choose_device,
+    choose_precision,
+    matmul_peak,
+    product_speed,
+    products,
+    set_threads,
+)
 from unmask.train.step import Stepper
 
 ROWS = (
@@ -56,7 +65,8 @@ ROWS = (
     Row("modernbert-8192", "ModernBERT base, 8,192", presets.modernbert_base(), 8192, 0, goal=MaskedTokens(mask_rate=0.3)),
 )  # fmt: skip
 PEAKS = {  # dense bf16 with fp32 accumulation, FLOP/s, from the vendor's data sheets; the longer name stands first
-    "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12, "L4": 121e12, "RTX 4090": 165e12,
+    "B200": 2250e12, "H200": 989e12, "H100 PCIe": 756e12, "H100 NVL": 835e12, "H100": 989e12, "A100": 312e12,
+    "L4": 121e12, "RTX 4090": 165e12,
 }  # fmt: skip
 BATCHES = 4  # different ones, in turn
 WARMUP, TURN = 3, 5  # steps: before the clock runs (a compiler's work is among them); between two looks at the clock
@@ -67,6 +77,7 @@ Result = dict[str, Any]
 def main() -> None:
     given = _options()
     compiled.BACKEND = given.backend
+    set_threads(Machine())  # TF32 for what stays in fp32, on both sides
     device = choose_device(Machine())
     dtype = choose_precision(Machine(), device)
     peaks = {"vendor": vendor_peak(device), "measured": measured_peak(device, dtype)}
@@ -276,7 +287,7 @@ def _wait(device: torch.device) -> None:
 def vendor_peak(device: torch.device) -> float | None:
     """Of the data sheet; None for a device that is not in the table."""
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else ""
-    return next((peak for part, peak in PEAKS.items() if part in name and f"{part}0" not in name), None)  # L4, not L40
+    return next((peak for part, peak in PEAKS.items() if re.search(rf"\b{part}\b", name)), None)
 
 
 def measured_peak(device: torch.device, dtype: torch.dtype) -> float:

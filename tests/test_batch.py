@@ -116,6 +116,31 @@ def test_near_equal_lengths_go_together_with_little_padding_and_others_apart() -
     assert groups[2].mask is not None and groups[2].mask.sum((1, 2, 3)).tolist() == [79, 80]
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 90), min_size=1, max_size=30), st.booleans())
+def test_a_group_with_padding_says_where_each_token_and_each_padded_place_is(sizes: list[int], ordered: bool) -> None:
+    layout = layout_of(sorted(sizes) if ordered else sizes)
+    first, places = 0, 0
+    for group in layout.groups:
+        own = list(layout.lengths[first : first + group.sequences])
+        assert (group.mask is None) == (len(set(own)) == 1)
+        if group.gather is not None and group.real is not None and group.mask is not None:
+            grid = [[sum(own[:row]) + at if at < size else 0 for at in range(max(own))] for row, size in enumerate(own)]
+            assert group.gather.unflatten(0, (len(own), -1)).tolist() == grid
+            assert group.real.tolist() == [row * max(own) + at for row, size in enumerate(own) for at in range(size)]
+            assert group.mask.shape == (len(own), 1, 1, max(own)) and group.mask.sum((1, 2, 3)).tolist() == own
+        first, places = first + group.sequences, places + group.sequences * group.longest
+    assert first == len(sizes) == layout.num_sequences
+    assert layout.padding() == pytest.approx(1 - sum(sizes) / places)
+
+
+def test_groups_are_made_when_first_asked_for() -> None:
+    """Not every kernel wants them, nor does the process that makes batches."""
+    layout = layout_of([79, 80])
+    assert layout.longest == 80 and layout.padding() > 0 and "groups" not in layout.__dict__
+    assert layout.groups is layout.groups
+
+
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.tuples(st.integers(1, 90), st.integers(1, 90)), min_size=1, max_size=30), st.booleans())
 def test_paired_groups_hold_every_sequence_of_both_sides_in_order(

@@ -216,7 +216,8 @@ class Layout:
             mask = self.attention_mask[:, None, None, :]
             return (Group(0, sequences * longest, sequences, longest, None, None, mask),)
         groups = _groups(self.lengths, _near_equal(self.lengths, self.lengths))
-        return tuple(group.to(self.starts.device) for group in groups)
+        device = self.starts.device
+        return tuple(groups if device.type == "cpu" else (group.to(device) for group in groups))
 
     def once(self, key: Hashable, make: Callable[[], Made]) -> Made:
         """What `make` gives, made when first asked for: every layer of a step asks for the same."""
@@ -284,8 +285,8 @@ def _near_equal(queries: Sequence[int], keys: Sequence[int]) -> list[int]:
     begins = [0]
     tokens = widest = other_tokens = other_widest = 0
     for at, (size, other) in enumerate(zip(queries, keys, strict=True)):
-        tokens, widest = tokens + size, max(widest, size)
-        other_tokens, other_widest = other_tokens + other, max(other_widest, other)
+        tokens, widest = tokens + size, size if size > widest else widest
+        other_tokens, other_widest = other_tokens + other, other if other > other_widest else other_widest
         room = (1 - WASTE) * (at + 1 - begins[-1])
         if tokens < room * widest or other_tokens < room * other_widest:
             begins.append(at)

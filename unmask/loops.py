@@ -2,7 +2,7 @@
 
 Compiled when first run, and kept: beside the source or, where that may not be written to, in the user's cache folder. What is
 kept is renewed when the function's own file changes, so a compiled function stands in one file with all that it calls.
-Importing numba takes a good part of a second: modules with such loops are imported where they are used.
+Importing numba takes a part of a second: modules with such loops are imported where they are used.
 """
 
 from __future__ import annotations
@@ -17,4 +17,7 @@ Loop = TypeVar("Loop", bound=Callable[..., Any])
 
 def compiled(loop: Loop) -> Loop:
     """The function on one thread, as exact as NumPy: nothing is reordered or fused, and whole numbers wrap around."""
-    return cast(Loop, njit(cache=True, nogil=True, error_model="numpy")(loop))
+    try:
+        return cast(Loop, njit(cache=True, nogil=True, error_model="numpy")(loop))
+    except RuntimeError:  # there is no folder to write to: compiled anew in every process, in seconds
+        return cast(Loop, njit(nogil=True, error_model="numpy")(loop))

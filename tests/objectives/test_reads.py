@@ -8,6 +8,7 @@ import pytest
 import torch
 from contract_cases import CASES, USUAL, model, text
 
+from unmask.nn.encoder import MULTIPLE
 from unmask.objectives.base import combine
 
 
@@ -33,7 +34,8 @@ ALL = {"enhanced", "rtd", "causal", "infill"}  # goals that look at every token
 @pytest.mark.parametrize("name", CASES)
 def test_goals_that_look_at_few_tokens_say_so(name: str) -> None:
     _, objective = model(name)
-    batch = objective.prepare(text([30, 5, 1, 17, 44], 0, USUAL, pairs=True).batch(), 0)
+    batch = objective.prepare(text([30, 5, 1, 17, 44] * 3, 0, USUAL, pairs=True).batch(), 0)
     assert (batch.read is None) == any(goal in name for goal in ALL)
     if batch.read is not None:
         assert (batch.read.diff() > 0).all() and len(batch.read) < len(batch.input_ids)
+        assert len(batch.read) % MULTIPLE == 0, "so that memory of one step fits the next"

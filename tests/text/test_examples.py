@@ -57,6 +57,18 @@ def test_no_example_is_longer_than_asked_or_empty(sizes: list[list[int]], how: E
     assert pool.lengths().max() <= how.max_length and pool.lengths().min() >= 3
 
 
+@settings(max_examples=60, deadline=None)
+@given(SIZES, st.sampled_from([*ALL, Blocks(max_length=24, frame=False)]), st.integers(0, 99))
+def test_examples_are_packed_by_the_loop_as_its_twin_packs_them(
+    sizes: list[list[int]], how: Examples, seed: int
+) -> None:
+    rng, pool = np.random.default_rng(seed), pool_of(numbered_documents(sizes), how, seed)
+    pool = replace(pool, word_starts=rng.random(len(pool.stream)) < 0.5)
+    for chosen in (np.arange(len(pool)), rng.integers(0, len(pool), 5), rng.integers(0, len(pool), 0)):
+        for found, wanted in zip(pool.pack(chosen), pool.pack_plainly(chosen), strict=True):
+            assert np.array_equal(found, wanted) and found.dtype == wanted.dtype
+
+
 @settings(max_examples=40, deadline=None)
 @given(SIZES, st.integers(0, 99))
 def test_pairs_have_the_shape_of_bert(sizes: list[list[int]], seed: int) -> None:

@@ -50,7 +50,6 @@ def test_the_peak_is_a_plausible_number() -> None:
     assert {"device", "name", "cores", "threads", "memory_gib"} <= describe(torch.device("cpu")).keys()
 
 
-@pytest.mark.slow
 def test_no_thread_computes_with_denormal_numbers() -> None:
     """In a process of its own: a thread keeps to how it was started, and those of the tests run already."""
     code = """if True:

@@ -4,23 +4,31 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import signal
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
-from small_models import VARIANTS, our_model
+from small_models import VARIANTS, our_model, sequences
 from small_runs import ignore, losses, small_run, stop_after, weights
 from torch import Tensor, nn
 
 from unmask import config, recipes, road, settings
-from unmask.config import AdamW, Optimizer, Phase, RunConfig, StableAdamW, Steps
+from unmask.batch import Targets
+from unmask.config import AdamW, Machine, Optimizer, Phase, RunConfig, StableAdamW, Steps
 from unmask.errors import DamagedError
 from unmask.nn.decoder import Decoder
 from unmask.nn.encoder import Encoder
+from unmask.train.checkpoint import Checkpoints
 from unmask.train.muon import Muon, orthogonal
 from unmask.train.optimise import build_optimizer, hidden_matrices, moments, restore_moments
+from unmask.train.plan import Plan
 from unmask.train.step import Diverged, Stepper
 
+PAIR = Targets(torch.arange(2), torch.tensor([0, 1]))
 SHAPES = {"square": (8, 8), "tall": (24, 8), "wide": (8, 20), "bias": (8,), "one": (1,)}
 
 
@@ -202,9 +210,17 @@ def test_a_checkpoint_of_another_optimizer_is_refused_in_words(small_corpus: Pat
         road.resume(tmp_path / "run", view=ignore)
 
 
-def test_the_settings_of_an_older_run_have_no_kind_and_mean_adamw(small_corpus: Path, tmp_path: Path) -> None:
-    run = small_run(small_corpus, until=Steps(steps=4))
-    road.pretrain(run, tmp_path / "run", view=stop_after(2))
+def test_the_settings_and_checkpoints_of_an_older_run_have_no_kind_and_mean_adamw(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, save = small_run(small_corpus, until=Steps(steps=4)), Checkpoints.save
+
+    def as_before(self: Checkpoints, step: int, tensors: Any, state: dict[str, Any], **more: Any) -> None:
+        save(self, step, tensors, {k: v for k, v in state.items() if k != "optimizer"}, **more)
+
+    with monkeypatch.context() as older:
+        older.setattr(Checkpoints, "save", as_before)
+        road.pretrain(run, tmp_path / "run", view=stop_after(2))
     about = json.loads((tmp_path / "run" / "run.json").read_text())
     del about["run"]["optimizer"]["kind"]
     (tmp_path / "run" / "run.json").write_text(json.dumps(about))
@@ -252,27 +268,61 @@ def test_modernbert_and_ettin_have_their_own_optimizer() -> None:
 
 
 # --- on a GPU, acted on a CPU ------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("broken", [1, 4])
-def test_a_step_nobody_waited_for_is_found_before_anything_of_it_is_written(
-    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int
-) -> None:
-    """A GPU's steps are looked at late: the run still names the step, and its files know nothing of it."""
-    plain, steps = Stepper.__post_init__, 0
+def poison(monkeypatch: pytest.MonkeyPatch, broken: int, *, stop: bool = False) -> None:
+    """A run that waits for no step, whose gradient is no number in step `broken`; `stop` ends it by a signal then."""
+    plain, clip, steps = Stepper.__post_init__, nn.utils.clip_grad_norm_, 0
 
     def late(self: Stepper) -> None:
         plain(self)
         self.waits = False
 
-    clip = nn.utils.clip_grad_norm_
-
     def poisoned(*given: object, **options: object) -> Tensor:
         nonlocal steps
         steps += 1
+        if stop and steps == broken:
+            os.kill(os.getpid(), signal.SIGTERM)
         return clip(*given, **options) * (float("nan") if steps == broken else 1.0)
 
     monkeypatch.setattr(Stepper, "__post_init__", late)
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", poisoned)
+
+
+def require_named_and_not_kept(folder: Path, run: RunConfig, broken: int) -> None:
     with pytest.raises(Diverged, match=f"in step {broken}; nothing of it was saved"):
-        road.pretrain(small_run(small_corpus), tmp_path / "run", view=ignore)
-    assert all(int(place.name) < broken for place in (tmp_path / "run" / "steps").glob("0*"))
+        road.pretrain(run, folder, view=ignore)
+    assert all(int(place.name) < broken for place in (folder / "steps").glob("0*"))
+
+
+@pytest.mark.parametrize("broken", [1, 4])
+def test_a_step_nobody_waited_for_is_found_before_anything_of_it_is_written(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: int
+) -> None:
+    """A GPU's steps are looked at late: the run still names the step, and its files know nothing of it."""
+    poison(monkeypatch, broken)
+    require_named_and_not_kept(tmp_path / "run", small_run(small_corpus), broken)
     assert [r["step"] for r in losses(tmp_path / "run") if r["kind"] == "step"] == list(range(1, broken))
+
+
+@pytest.mark.parametrize("stop", [False, True])
+def test_a_step_that_is_not_recorded_is_looked_at_before_the_next_one_and_before_a_checkpoint(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: bool
+) -> None:
+    """As in long runs, which record one step of many; the first mark is at step 4."""
+    monkeypatch.setattr(Plan, "first_estimate", lambda self: 10**6)
+    poison(monkeypatch, 2, stop=stop)
+    require_named_and_not_kept(tmp_path / "run", small_run(small_corpus), 2)
+    assert [r["kind"] for r in losses(tmp_path / "run") if r["kind"] == "step"] == []
+
+
+def test_on_a_cpu_a_step_whose_gradient_is_no_number_does_not_move_the_weights() -> None:
+    encoder, objective = our_model()
+    batch = objective.prepare(sequences([5, 9]).with_(examples=torch.arange(2), labels={"pair": PAIR}), 0)
+    journal: Any = SimpleNamespace(name_documents=lambda *batches: "")
+    stepper = Stepper(RunConfig(machine=Machine(device="cpu")), encoder, objective, journal, "")
+    before = {name: p.detach().clone() for name, p in stepper.parameters.items()}
+    stepper.backward([batch], 1)
+    assert encoder.blocks[0].attention.out.bias.grad is not None
+    encoder.blocks[0].attention.out.bias.grad[0] = torch.inf
+    with pytest.raises(Diverged, match="gradient is not finite in step 1; the step was not taken"):
+        stepper.update([batch], 1, 1e-3)
+    assert all(torch.equal(p, before[name]) for name, p in stepper.parameters.items())

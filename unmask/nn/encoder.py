@@ -5,6 +5,7 @@ Legend: T tokens, M of them that ask, D hidden_size, E table_size, V vocab_size.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -20,10 +21,13 @@ from unmask.nn.kernels.dropout import Dropout
 from unmask.nn.parts import FeedForward, build_norm
 from unmask.nn.places import Known, Places
 
+MULTIPLE = 64  # tokens of a training step: were they any number, each step would leave holes in memory that the next can't fill
+
 
 class Encoder(nn.Module):
     """Packed tokens to one vector each: [T, D].
 
+    While training, a batch is filled up to a multiple of `multiple` tokens with a sequence of its own; nothing outside sees it.
     `own_tables` False makes an encoder that reads the embedding tables of another one, given with every call (the generator
     of a tied ELECTRA).
     """
@@ -31,6 +35,7 @@ class Encoder(nn.Module):
     def __init__(self, config: EncoderConfig, own_tables: bool = True):
         super().__init__()
         self.config = config
+        self.multiple = MULTIPLE
         self.embeddings = Embeddings(config, own_tables)
         self.places = Places(config)
         self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.num_blocks))
@@ -50,7 +55,13 @@ class Encoder(nn.Module):
         What no one looks at costs nothing: with `until` the first layers only, that many; with `read_M` the last state is
         right at these tokens only, and zero elsewhere: in the last layer no other token asks.
         """
-        return list(self._states(batch, added, self.config.num_hidden_layers if until is None else until, read_M))
+        until = self.config.num_hidden_layers if until is None else until
+        if not torch.is_grad_enabled():
+            return list(self._states(batch, added, until, read_M))
+        count = len(batch.input_ids)
+        filled = batch.padded_to(self.multiple * math.ceil(count / self.multiple), self.config.pad_token_id)
+        states = self._states(filled, added, until, read_M)
+        return [x if len(x) == count else x[:count] for x in states]
 
     def token_table(self) -> Tensor:
         """The matrix of token vectors [V, E]: the output matrix too, where the two are tied."""

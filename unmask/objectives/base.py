@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig
 from unmask.nn.embeddings import Tables
-from unmask.nn.encoder import Encoder
+from unmask.nn.encoder import MULTIPLE, Encoder
 from unmask.nn.kernels.vocabulary import Scored
 
 
@@ -98,7 +98,7 @@ class Joint(Objective):
             batch = part.prepare(batch, seed)
         found = [part.reads(batch) for part in self.members().values()]
         read = [where for where in found if where is not None]
-        return batch.with_(read=torch.cat(read).unique() if len(read) == len(found) else None)
+        return batch.with_(read=_rounded(torch.cat(read), len(batch.input_ids)) if len(read) == len(found) else None)
 
     def counts(self, batch: PackedBatch) -> Mapping[str, int]:
         return {name: count for part in self.members().values() for name, count in part.counts(batch).items()}
@@ -126,6 +126,15 @@ class Joint(Objective):
         for part in self.members().values():
             encoder = part.settle(encoder)
         return dict(encoder)
+
+
+def _rounded(where: Tensor, tokens: int) -> Tensor:
+    """[M] in order, each once, and as many tokens that no one reads as make M a multiple of MULTIPLE: see there why."""
+    unread = torch.ones(tokens, dtype=torch.bool)
+    unread[where] = False
+    missing = (int(unread.sum()) - tokens) % MULTIPLE
+    unread[unread.nonzero().squeeze(1)[:missing]] = False
+    return (~unread).nonzero().squeeze(1)
 
 
 def combine(losses: Losses, counts: Mapping[str, int]) -> Tensor:

@@ -56,6 +56,7 @@ def choose(
 
     starts_T = candidates_T if unit == "token" else word_starts_T
     assert starts_T is not None, "whole words need to know where words start"
+    assert len(candidates_T) == len(starts_T) == len(rows_T) == len(places_T)  # the loop looks at no bounds
     return mask_loops.choose(candidates_T, starts_T, rows_T, places_T, keys_B, float(rate), EDGES[unit])
 
 

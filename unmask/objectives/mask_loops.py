@@ -47,7 +47,7 @@ def choose(
         end, words = _words(candidates_T[:tokens], word_starts_T, rows_T, end, begin_W, size_W)
         if words:
             key = _further(np.uint64(0), keys_B[row])
-            turn = np.int64(_uniform(_further(key, TURN)) * words) if len(edges_E) else 0
+            turn = int(_uniform(_further(key, TURN)) * words) if len(edges_E) else 0
             segments = _segments(words, key, edges_E, first_S)
             for s in range(segments):
                 place = places_T[begin_W[_around(first_S[s] + turn, words)]]

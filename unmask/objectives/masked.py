@@ -37,7 +37,9 @@ class MaskedTokenObjective(Objective):
         self.head = EnhancedMaskDecoder(config) if goal.enhanced_decoder else TokenHead(config)
         self.goal, self.vocabulary = goal, vocabulary
         shares = goal.replace_mask, goal.replace_random
-        self._corruption = Corruption(vocabulary.require("mask"), vocabulary.ordinary_ids(), *shares, goal.unit == "span")
+        self._corruption = Corruption(
+            vocabulary.require("mask"), vocabulary.ordinary_ids(), *shares, goal.unit == "span"
+        )
         self._ordinary = ~vocabulary.is_special()
 
     def know_frequencies(self, counts_V: np.ndarray) -> None:

@@ -115,7 +115,7 @@ def require_tokens(how: Examples, vocabulary: Vocabulary) -> None:
 
 def _stream(texts: Texts, vocabulary: Vocabulary) -> tuple[Ints, NDArray[np.bool_]]:
     special = [id or 0 for id in (vocabulary.cls_token_id, vocabulary.sep_token_id)]
-    return np.r_[special, texts.tokens].astype(np.int64), np.r_[True, True, texts.word_starts]
+    return np.r_[special, texts.tokens].astype(np.int64, copy=False), np.r_[True, True, texts.word_starts]
 
 
 def _frame(vocabulary: Vocabulary) -> tuple[int, int]:

@@ -1,8 +1,8 @@
 """What torch.compile makes faster: what stands between two attentions, as one graph for all layers.
 
 Attention stays outside, since it asks where sequences end, and that differs from batch to batch; what is compiled looks at each
-token alone. Its shapes are fixed: a training batch is filled up to a number of tokens that is the same in every step (one of a
-few where examples are long). That happens inside the encoder only, so no objective, count or statistic ever meets the filling.
+token alone. Its shapes are fixed: the encoder fills a training batch up to a number of tokens that is the same in every step (one
+of a few where examples are long). Nothing outside the encoder ever meets the filling: no objective, count or statistic.
 
 Weights, their names and all that is no training step (evaluations, saving) are as without it.
 
@@ -22,17 +22,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from unmask.batch import Layout, PackedBatch
+from unmask.batch import Layout
 from unmask.config import RunConfig
 from unmask.errors import UnmaskError
 from unmask.nn.attention import Attention
-from unmask.nn.embeddings import Tables
-from unmask.nn.encoder import Block, Encoder
+from unmask.nn.encoder import MULTIPLE, Block, Encoder
 from unmask.nn.kernels.rotary import turn
 from unmask.nn.places import Known, Turns
 
 BACKEND = "inductor"
-MULTIPLE = 64  # tokens: what matrix products on a GPU cut their work into
 SIZES = 8  # at most, where examples are long
 VARIANTS = 64  # graphs of one function: sizes, networks (a generator's), phases; by itself torch stops at 8
 
@@ -63,7 +61,7 @@ def compile_networks(*networks: nn.Module, tokens: int) -> None:
     for module in [module for network in networks for module in network.modules()]:
         match module:
             case Encoder():
-                _replace(module, Encoder.layers, partial(_layers, tokens))
+                module.multiple = tokens
             case Block():
                 _replace(module, Block._add, partial(_add, tokens, add))
                 _replace(module.attention, Attention._attend, partial(_attend, tokens, turned))
@@ -81,15 +79,6 @@ def _replace(module: nn.Module, method: Callable[..., Any], by: Callable[..., An
 def _fits(x: Tensor, tokens: int) -> bool:
     """True in a training step, for the states of all tokens: some heads ask for those of a few."""
     return torch.is_grad_enabled() and len(x) % tokens == 0
-
-
-def _layers(tokens: int, encoder: Encoder, batch: PackedBatch, *added: Tables, **asked: Any) -> list[Tensor]:
-    """`Encoder.layers` of the filled batch, without the filling's states."""
-    if not torch.is_grad_enabled():
-        return Encoder.layers(encoder, batch, *added, **asked)
-    count = len(batch.input_ids)
-    filled = batch.padded_to(tokens * math.ceil(count / tokens), encoder.config.pad_token_id)
-    return [x_TD[:count] for x_TD in Encoder.layers(encoder, filled, *added, **asked)]
 
 
 def _add(tokens: int, compiled: Callable[..., Tensor], block: Block, x_TD: Tensor, attended_TD: Tensor) -> Tensor:

@@ -115,6 +115,8 @@ class _Run:
             self._begin_phase()
         if not resumed:
             self._announce()
+        if self.run.machine.compile:
+            self.journal.say("The first step waits for the compiler, up to some minutes.")
         self._plan_first()
         if self._progress() < 1:
             self._train()

@@ -21,10 +21,9 @@ from torch.autograd.function import once_differentiable
 
 from unmask.nn.kernels.linear import product
 
-ROWS = (
-    64,
-    256,
-)  # least and most of a chunk on a CPU: fewer make W's gradient slow, more are no faster (8k to 30k tokens)
+# Least and most rows of a chunk on a CPU: fewer make W's gradient slow, more are no faster (8k to 30k tokens).
+ROWS = (64, 256)
+ROUND = 16  # rows: sizes that come again find their memory, and the code made for them, again
 CPU_LOGITS = (
     1 << 22
 )  # of a chunk: 16 MiB in fp32. From 32 MiB on, memory comes fresh from the system every time, zeroed
@@ -212,10 +211,11 @@ def _share(uniform_N: Tensor, like: Tensor) -> Tensor:
 
 
 def _chunks(count: int, vocabulary: int, device: str) -> Iterator[slice]:
-    """Rows in as few chunks as fit, of equal size."""
-    pieces = math.ceil(count / rows_at_once(vocabulary, device))
-    for i in range(pieces):
-        yield slice(count * i // pieces, count * (i + 1) // pieces)
+    """Rows in as few chunks as fit, of about equal size."""
+    pieces = max(1, math.ceil(count / rows_at_once(vocabulary, device)))
+    rows = ROUND * max(1, math.ceil(count / pieces / ROUND))
+    for first in range(0, count, rows):
+        yield slice(first, min(count, first + rows))
 
 
 def _product_type(x: Tensor) -> torch.dtype:
