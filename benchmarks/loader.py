@@ -4,10 +4,11 @@
 
 Both read the same tokens from memory-mapped files, take examples in random order, hide 15 % of the tokens (single ones or whole
 words) and make about 4,096 real tokens a batch; padding never counts. Ours also numbers each token's sequence and place, which
-the peer leaves to the model; groups for attention are made by neither. `paragraphs` are one
-example each, truncated at the length, which the peer pads to the longest of a batch; `blocks` are full
-rows of the concatenated text (run_mlm's default), which need no padding. The peer gets the columns that it is fastest with: the mask of special tokens and, for whole words, the offsets are made before the clock runs. Its
-whole-word masking takes rows of one length only, so there paragraphs are padded to the length before.
+the peer leaves to the model; groups for attention are made by neither. `paragraphs` are one example each, truncated at the
+length, which the peer pads to the longest of a batch; `blocks` are full rows of the concatenated text (run_mlm's default), which
+need no padding. The peer gets the columns that it is fastest with: the mask of special tokens and, for whole words, the offsets
+are made before the clock runs. Its whole-word masking takes rows of one length only, so there paragraphs are padded to the
+length before.
 Needs the `datasets` package.
 """
 

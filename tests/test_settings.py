@@ -37,7 +37,7 @@ POSITIVE = st.floats(1e-12, 1e9)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "corpus": st.text(st.characters(blacklist_categories=("Cs", "Cc")), max_size=20).map(str.strip),
     "seed": st.integers(0, 2**63 - 1),
-    "dropout": SHARE,
+    "dropout": st.floats(0, 0.99),
     "encoder.num_hidden_layers": st.integers(1, 99),
     "encoder.hidden_act": st.sampled_from(["gelu", "gelu_tanh", "relu"]),
     "encoder.layer_norm_eps": POSITIVE,

@@ -101,8 +101,8 @@ class PackedBatch:
         moved.__dict__["layout"] = self.layout.to(device)
         return moved
 
-    def padded_to(self, tokens: int, pad: int) -> PackedBatch:
-        """For compiled code, which wants the same shape every time: sequences of `pad` up to that many tokens in all.
+    def padded_to(self, tokens: int) -> PackedBatch:
+        """With sequences of token 0 behind, up to that many tokens: sizes that come again suit memory and compiled code.
 
         None is longer than those that are there, and nothing refers to them: labels, names and the decoder's side stay.
         """
@@ -110,7 +110,7 @@ class PackedBatch:
         if not more:
             return self
         layout = self.layout.once(("filled", more), lambda: self.layout.followed_by(more))
-        fill = torch.full((more,), pad, dtype=self.input_ids.dtype, device=self.input_ids.device)
+        fill = self.input_ids.new_zeros(more)
         types = self.token_type_ids
         types = None if types is None else torch.cat([types, torch.zeros_like(fill, dtype=types.dtype)])
         padded = self.with_(input_ids=torch.cat([self.input_ids, fill]), starts=layout.starts, token_type_ids=types)
@@ -300,14 +300,16 @@ def _groups(lengths: Sequence[int], begins: Sequence[int]) -> list[Group]:
     count_G = np.diff(begin_G, append=len(size_B))
     tokens_G, longest_G = np.add.reduceat(size_B, begin_G), np.maximum.reduceat(size_B, begin_G)
     first_G, places_G = np.cumsum(tokens_G) - tokens_G, count_G * longest_G
+    cuts, tokens = places_G.tolist(), tokens_G.tolist()
+    columns = first_G.tolist(), tokens, count_G.tolist(), longest_G.tolist()
+    if cuts == tokens:
+        return [Group(*row, None, None, None) for row in zip(*columns, strict=True)]
     longest_B = np.repeat(longest_G, count_G)
     begin_B = np.cumsum(size_B) - size_B - np.repeat(first_G, count_G)
     place_P = np.arange(longest_B.sum()) - np.repeat(np.cumsum(longest_B) - longest_B, longest_B)
     real_P = place_P < np.repeat(size_B, longest_B)
     token_P = np.where(real_P, place_P + np.repeat(begin_B, longest_B), 0)
     place_T = np.flatnonzero(real_P) - np.repeat(np.cumsum(places_G) - places_G, tokens_G)
-    cuts, tokens = places_G.tolist(), tokens_G.tolist()
-    columns = first_G.tolist(), tokens, count_G.tolist(), longest_G.tolist()
     gathers, masks = (torch.from_numpy(x).split(cuts) for x in (token_P, real_P))
     reals = torch.from_numpy(place_T).split(tokens)
     return [_group(*row) for row in zip(*columns, gathers, reals, masks, strict=True)]

@@ -153,8 +153,8 @@ def test_the_filling_stands_behind_in_sequences_no_longer_than_the_longest(
     lengths: list[int], more: int, types: bool
 ) -> None:
     batch = sequences(lengths, VARIANTS["bert" if types else "deberta-v3"])
-    filled, count = batch.padded_to(sum(lengths) + more, 7), sum(lengths)
-    assert filled.input_ids.tolist() == batch.input_ids.tolist() + [7] * more
+    filled, count = batch.padded_to(sum(lengths) + more), sum(lengths)
+    assert filled.input_ids.tolist() == batch.input_ids.tolist() + [0] * more
     assert filled.starts[: len(lengths) + 1].tolist() == batch.starts.tolist() and filled.starts.dtype == torch.int32
     if types:
         assert filled.token_type_ids is not None and filled.token_type_ids[count:].eq(0).all()

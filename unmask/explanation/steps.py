@@ -149,7 +149,7 @@ def _network_steps(network: Network, rest: str, calls: Sequence[Call]) -> Iterat
         case "cross":
             steps = _cross_steps(calls)
         case _:
-            steps = _plain_steps(network.config, rest, calls)
+            steps = _plain_steps(network, rest, calls)
     for name, letters, shape in steps:
         yield _stage(network, part, name, letters, shape)
 
@@ -198,11 +198,13 @@ def _cross_steps(calls: Sequence[Call]) -> Iterator[Step]:
             yield "context of each head", ("B", "A", "S", "K"), call.out
 
 
-def _plain_steps(config: EncoderConfig, rest: str, calls: Sequence[Call]) -> Iterator[Step]:
+def _plain_steps(network: Network, rest: str, calls: Sequence[Call]) -> Iterator[Step]:
     for call in calls:
         if (rest, _function(call)) in _STEPS:
             name, letters = _STEPS[rest, _function(call)]
-            doubled = rest == "feed_forward.up" and config.gated
+            if rest == "norm" and network.mark:
+                letters = ("M", "H")  # no one looks at the generator's states but at the blanks
+            doubled = rest == "feed_forward.up" and network.config.gated
             yield name, ("T", "2·F") if doubled else letters, call.out
 
 

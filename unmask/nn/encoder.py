@@ -59,7 +59,7 @@ class Encoder(nn.Module):
         if not torch.is_grad_enabled():
             return list(self._states(batch, added, until, read_M))
         count = len(batch.input_ids)
-        filled = batch.padded_to(self.multiple * math.ceil(count / self.multiple), self.config.pad_token_id)
+        filled = batch.padded_to(self.multiple * math.ceil(count / self.multiple))
         states = self._states(filled, added, until, read_M)
         return [x if len(x) == count else x[:count] for x in states]
 
