@@ -1,6 +1,6 @@
 """Fine-tuning steps of a 6-layer MiniLM that classifies sentences: unmask and transformers, in turns, on the same batches.
 
-    python -m benchmarks.finetune [--rounds 5] [--steps 1] [--threads 2] [--json FILE]
+    python -m benchmarks.finetune [--rounds 5] [--steps 2] [--threads 2] [--json FILE]
 
 Random batches of 32 texts of about 60 tokens, cut at 128. Peer A pads to 128 with the published dropout (run_glue's default),
 peer C pads to the longest of the batch without dropout. Ours reads the same texts unpadded, without dropout and with the
@@ -141,7 +141,7 @@ def random_batches(source: str, count: int, size: int) -> list[Batch]:
 
 def main() -> None:
     ask = tables.arguments(__doc__)
-    ask.add_argument("--steps", type=int, default=1, help="steps of a turn")
+    ask.add_argument("--steps", type=int, default=2, help="steps of a turn")
     given = ask.parse_args()
     batches = random_batches(given.text or default_text(), given.rounds * given.steps, 4 if given.tiny else BATCH)
     sides = {

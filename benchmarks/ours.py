@@ -31,7 +31,7 @@ class Ours:
         model = road.build(run, Tokenizer.load(task.text.tokenizer_folder).vocabulary())
         journal: Any = SimpleNamespace(name_documents=lambda *a, **k: "a batch of the benchmark")
         self.stepper = Stepper(run, model.encoder, model.objective, journal, "there is no checkpoint")
-        self.batches = _as_ours(task) if rows else _documents(task, model)
+        self.batches = [model.objective.with_reads(b) for b in _as_ours(task)] if rows else _documents(task, model)
         self.flops = [model.training_flops(batch) for batch in self.batches]
         self.endless = cycle(zip(self.batches, self.flops, strict=True))
 

@@ -1,6 +1,6 @@
 """Pre-training steps of unmask and of transformers, in turns: forward, backward, clipping, fused AdamW.
 
-    python -m benchmarks.pretrain [--rows bert-mini-8k-128,…] [--rounds 5] [--steps 1] [--threads 2] [--json FILE]
+    python -m benchmarks.pretrain [--rows bert-mini-8k-128,…] [--rounds 5] [--steps 2] [--threads 2] [--json FILE]
 
 Same model, same first weights, same text, same share of hidden tokens, same optimizer and threads. Tokens are real ones:
 padding never counts. Every side has a process of its own, and a round gives each of them its turn; a ratio is the median of
@@ -54,7 +54,7 @@ def main() -> None:
 def _options() -> Any:
     ask = tables.arguments(__doc__)
     ask.add_argument("--rows", help="names, with commas (default: all)")
-    ask.add_argument("--steps", type=int, default=1, help="steps of a turn")
+    ask.add_argument("--steps", type=int, default=2, help="steps of a turn")
     ask.add_argument(
         "--tokens", type=int, default=0, help="at most so many tokens a step (rows with a bar on memory keep theirs)"
     )

@@ -25,7 +25,7 @@ class TorchBackend:
     def __init__(self, encoder: Encoder, device: torch.device, precision: Literal["fp32", "bf16"] = "fp32"):
         if precision not in ("fp32", "bf16"):
             raise UnmaskError(f"unknown precision {precision!r}", where="precision", do="give fp32 or bf16")
-        if precision == "bf16" and not _has_bf16(device):
+        if precision == "bf16" and not has_bf16(device):
             raise UnmaskError(
                 "this hardware has no bf16 products and would only emulate them, many times slower",
                 where="precision",
@@ -47,7 +47,7 @@ class TorchBackend:
         return vectors
 
 
-def _has_bf16(device: torch.device) -> bool:
+def has_bf16(device: torch.device) -> bool:
     """Not what oneDNN calls supported: that counts processors on which bf16 is slower than fp32."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)

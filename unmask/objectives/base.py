@@ -96,6 +96,10 @@ class Joint(Objective):
     def prepare(self, batch: PackedBatch, seed: int) -> PackedBatch:
         for part in self.members().values():
             batch = part.prepare(batch, seed)
+        return self.with_reads(batch)
+
+    def with_reads(self, batch: PackedBatch) -> PackedBatch:
+        """The prepared batch, which knows the tokens that any loss looks at."""
         found = [part.reads(batch) for part in self.members().values()]
         read = [where for where in found if where is not None]
         return batch.with_(read=_rounded(torch.cat(read), len(batch.input_ids)) if len(read) == len(found) else None)
