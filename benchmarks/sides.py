@@ -87,7 +87,7 @@ def take_turns(
     rounds: int,
     steps: int = 1,
     threads: int = 2,
-    warmup: int = 4,
+    warmup: int = 2,
     clock: str = "wall",
     before: Mapping[str, tuple[str, ...]] | None = None,
     between: Mapping[str, tuple[str, ...]] | None = None,

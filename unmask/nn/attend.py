@@ -10,11 +10,13 @@ from torch import Tensor
 
 from unmask.batch import Layout
 from unmask.nn.kernels.flex import attend_flexibly, flex_serves
-from unmask.nn.kernels.grouped import attend_across_in_groups, attend_in_groups
+from unmask.nn.kernels.grouped import attend_across_in_groups, attend_from_some, attend_in_groups
 from unmask.nn.kernels.padded import attend_across_padded, attend_padded
 from unmask.nn.kernels.plain import Offsets
 from unmask.nn.kernels.relative import attend_by_offsets
 from unmask.nn.kernels.varlen import attend_across_varlen, attend_varlen, varlen_serves
+
+LONG = 256  # tokens: in shorter sequences attention costs less than many small calls of it
 
 
 def attend(
@@ -41,6 +43,27 @@ def attend(
         return attend_flexibly(qkv_T3HK, layout, window=window, causal=causal, scale=scale, relative=relative)
     kernel = attend_by_offsets if device == "cpu" else attend_padded
     return kernel(qkv_T3HK, layout, window=window, causal=causal, scale=scale, relative=relative, dropout=dropout)
+
+
+def attend_from(
+    qkv_T3HK: Tensor,
+    layout: Layout,
+    where_M: Tensor,
+    *,
+    window: int = 0,
+    causal: bool = False,
+    scale: float | None = None,
+    relative: Offsets | None = None,
+    dropout: float = 0.0,
+) -> Tensor:
+    """`attend` of the tokens at `where_M` (ascending) alone, [M, H, K]."""
+    everywhere = not causal and not 0 < window < layout.longest - 1
+    cpu = not _as_it_stands(layout) and qkv_T3HK.device.type == "cpu"
+    if cpu and everywhere and relative is None and not dropout and layout.longest >= LONG:
+        q_MHK = qkv_T3HK[:, 0].index_select(0, where_M)
+        return attend_from_some(q_MHK, qkv_T3HK[:, 1:], layout, where_M, scale=scale)
+    y_THK = attend(qkv_T3HK, layout, window=window, causal=causal, scale=scale, relative=relative, dropout=dropout)
+    return y_THK.index_select(0, where_M)
 
 
 def attend_across(

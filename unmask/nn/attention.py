@@ -7,13 +7,14 @@ that, N rows of a table of relative places.
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from unmask.batch import Layout
 from unmask.config import Disentangled, EncoderConfig
-from unmask.nn.attend import attend, attend_across
+from unmask.nn.attend import attend, attend_across, attend_from
 from unmask.nn.kernels.linear import Linear, linear
 from unmask.nn.kernels.plain import Offsets
 from unmask.nn.kernels.rotary import turn
@@ -42,7 +43,7 @@ class Attention(nn.Module):
 
     def forward(self, x_TD: Tensor, layout: Layout, known: Known, *, window: int = 0) -> Tensor:
         """[T, D]"""
-        y_TX = self._attend(linear(x_TD, self.qkv.weight, self._bias()), layout, known, window)
+        y_TX = self._attend(linear(x_TD, self.qkv.weight, self._bias()), layout, known, window, None)
         out: Tensor = self.out(y_TX)
         return out
 
@@ -54,11 +55,10 @@ class Attention(nn.Module):
         q_MX = linear(query_MD, weight[:n], None if bias is None else bias[:n])
         kv_TX = linear(keys_TD, weight[n:], None if bias is None else bias[n:])
         q_TX = q_MX.new_zeros(len(kv_TX), n).index_copy(0, where_M, q_MX)
-        y_TX = self._attend(torch.cat([q_TX, kv_TX], -1), layout, known, window)
-        out: Tensor = self.out(y_TX.index_select(0, where_M))
+        out: Tensor = self.out(self._attend(torch.cat([q_TX, kv_TX], -1), layout, known, window, where_M))
         return out
 
-    def _attend(self, qkv_TX: Tensor, layout: Layout, known: Known, window: int) -> Tensor:
+    def _attend(self, qkv_TX: Tensor, layout: Layout, known: Known, window: int, where_M: Tensor | None) -> Tensor:
         heads = self.config.num_attention_heads
         scale: float | None = None if self.config.scale_attention else 1.0
         relative: Offsets | None = None
@@ -70,7 +70,8 @@ class Attention(nn.Module):
             case Relative():
                 scale = self._relative_scale()
                 relative = self._offsets(known)
-        y_THK = attend(
+        kernel = attend if where_M is None else partial(attend_from, where_M=where_M)
+        y_THK = kernel(
             qkv_TX.unflatten(-1, (3, heads, -1)),
             layout,
             window=window,

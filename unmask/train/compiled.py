@@ -87,13 +87,20 @@ def _add(tokens: int, compiled: Callable[..., Tensor], block: Block, x_TD: Tenso
 
 
 def _attend(
-    tokens: int, turned: Turn, attention: Attention, qkv_TX: Tensor, layout: Layout, known: Known, window: int
+    tokens: int,
+    turned: Turn,
+    attention: Attention,
+    qkv_TX: Tensor,
+    layout: Layout,
+    known: Known,
+    window: int,
+    where_M: Tensor | None,
 ) -> Tensor:
     """Attention with queries and keys turned by the compiled function, where places are known by turning."""
     if isinstance(known, Turns) and _fits(qkv_TX, tokens):
         cosine, sine = known.local if window else known.everywhere
         qkv_TX, known = turned(qkv_TX, attention.config.num_attention_heads, cosine, sine), None
-    return Attention._attend(attention, qkv_TX, layout, known, window)
+    return Attention._attend(attention, qkv_TX, layout, known, window, where_M)
 
 
 def _require_compiler(device: torch.device) -> None:

@@ -50,6 +50,22 @@ def attend_across_in_groups(
     return out
 
 
+def attend_from_some(q_MHK: Tensor, kv_T2HK: Tensor, layout: Layout, where_M: Tensor, *, scale: float | None) -> Tensor:
+    """[M, H, K]: only the tokens at `where_M`, in order, ask, each all tokens of its own sequence."""
+    asking = torch.bincount(layout.rows[where_M], minlength=len(layout.lengths)).tolist()
+    pieces, first, first_key = [], 0, 0
+    for count, length in zip(asking, layout.lengths, strict=True):
+        if count:
+            pieces.append(Piece(_alone(first, count), _alone(first_key, length), None))
+        first, first_key = first + count, first_key + length
+    out: Tensor = _Attend.apply(tuple(pieces), scale, q_MHK[:, None], kv_T2HK)
+    return out
+
+
+def _alone(first: int, tokens: int) -> Group:
+    return Group(first, tokens, 1, tokens, None, None, None)
+
+
 def _pieces(layout: Layout, window: int, causal: bool, dtype: torch.dtype) -> tuple[Piece, ...]:
     pieces: list[Piece] = []
     for group in layout.groups:
@@ -108,7 +124,8 @@ class _Attend(torch.autograd.Function):
         make: Callable[[Tensor], Tensor] = torch.zeros_like if overlapping else torch.empty_like
         grad = grad.contiguous()
         to_asks = make(asks)
-        to_answers = None if answers is None else torch.empty_like(answers)
+        unasked = answers is not None and len(answers) > sum(piece.keys.tokens for piece in ctx.pieces)
+        to_answers = None if answers is None else (torch.zeros_like if unasked else torch.empty_like)(answers)
         dq, dk, dv = (*to_asks.unbind(1), *(() if to_answers is None else to_answers.unbind(1)))
         for piece, lse in zip(ctx.pieces, sums, strict=True):
             q, k, v = _views(piece, asks, answers)
