@@ -19,7 +19,7 @@ check: .venv/.dev-ready lint types layers
 quick: .venv/.dev-ready  ## the tests that take under five seconds each
 	$(PYTEST) -m "not slow"
 
-bench: .venv/.dev-ready  ## unmask and today's tools in turns, into docs/benchmarks.md (about twenty minutes)
+bench: .venv/.dev-ready  ## unmask and today's tools in turns, into docs/benchmarks.md (about 25 minutes)
 	$(BIN)/python -m benchmarks.all $(ARGS)
 
 lint: .venv/.dev-ready

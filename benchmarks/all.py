@@ -1,4 +1,4 @@
-"""Runs every benchmark and writes docs/benchmarks.md and docs/benchmarks.json: `make bench`, under twenty minutes on two cores.
+"""Runs every benchmark and writes docs/benchmarks.md and docs/benchmarks.json: `make bench`, about 25 minutes on two cores.
 
     python -m benchmarks.all [--rounds 5] [--threads 2] [--only pretrain,embed] [--tiny]
 
@@ -29,7 +29,7 @@ TITLES = {
     "loader": "Loading",
 }
 NEEDS = {"embed": "sentence_transformers", "loader": "datasets"}  # packages of the peers, beside transformers
-# What fits twenty minutes: fewer tokens a step than by default, and one step a turn.
+# What fits half an hour: fewer tokens a step than by default, and one step a turn.
 FITTED = {"pretrain": ["--tokens", "2048", "--steps", "1"]}
 
 INTRODUCTION = """# Benchmarks
@@ -106,6 +106,8 @@ def _about(given: Any, minutes: float) -> str:
         f"{given.threads} threads; Python {about['python']}, {versions}; {minutes:.0f} minutes in all.",
         "Again: `make bench` (needs the dev extra), or one of them: `python -m benchmarks.pretrain --rows bert-mini-8k-128`; "
         "each tells its options with `--help`. All numbers, round by round, are in `benchmarks.json`.",
+        f"Pre-training ran with `{' '.join(FITTED['pretrain'])}`, by itself it takes larger steps: a peer's batch holds "
+        "that many places, or its row's own number where that is less, or where memory is compared.",
     ]
     return "\n\n".join(lines)
 

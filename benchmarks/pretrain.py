@@ -88,8 +88,10 @@ def growth(work: Growth, given: Any) -> Result:
     """How much of its speed ours keeps on longer sequences."""
     with tempfile.TemporaryDirectory() as folder:
         sides = {}
-        for length, row in (("short", work.short), ("long", work.long)):
-            task = _task(_sized(row, given), given, Path(folder) / length)
+        long = _sized(work.long, given)
+        short = replace(_sized(work.short, given), tokens=long.tokens)
+        for length, row in (("short", short), ("long", long)):
+            task = _task(row, given, Path(folder) / length)
             sides[length] = partial(Ours, task, True)
         measured = take_turns(sides, rounds=given.rounds, steps=given.steps, threads=given.threads, clock=given.clock)
     kept = ratio(measured["long"], measured["short"])

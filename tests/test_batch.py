@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 import torch
 from hypothesis import given, settings
@@ -79,13 +81,16 @@ def test_a_batch_moves_to_another_device_whole() -> None:
     """On the meta device, which every machine has: nothing the encoder or a loss reads stays behind."""
     batch = PackedBatch.pack([[7] * 79, [7] * 80], [[0] * 79, [1] * 80])  # near-equal: one group with padding
     targets = Targets(torch.tensor([1]), torch.tensor([9]))
-    batch = batch.with_(labels={"mlm": targets}, examples=torch.arange(2), documents=torch.arange(2))
+    batch = batch.with_(
+        labels={"mlm": targets}, examples=torch.arange(2), documents=torch.arange(2), read=torch.tensor([1])
+    )
     moved = batch.to(torch.device("meta"))
     layout = moved.layout
     tensors = [
         moved.input_ids,
         moved.starts,
         moved.token_type_ids,
+        moved.read,
         *moved.labels["mlm"],
         layout.rows,
         layout.position_ids,
@@ -98,12 +103,18 @@ def test_a_batch_moves_to_another_device_whole() -> None:
 def test_a_batch_travels_between_processes_as_it_is() -> None:
     import pickle
 
-    batch = PackedBatch.pack([[2, 7, 3], [2, 3]]).with_(
-        labels={"mlm": Targets(torch.tensor([1]), torch.tensor([9]))}, examples=torch.arange(2)
-    )
+    batch = PackedBatch.pack([[2, 7, 3], [2, 3]], [[0, 0, 0], [0, 1]]).with_(
+        labels={"mlm": Targets(torch.tensor([1]), torch.tensor([9]))}, examples=torch.arange(2),
+        documents=torch.tensor([4, 5]), word_starts=torch.tensor([True, True, False, True, True]), progress=0.25,
+        read=torch.tensor([1, 3]), decoder=PackedBatch.pack([[8], [9]]),
+    )  # fmt: skip
     other = pickle.loads(pickle.dumps(batch))
-    assert torch.equal(other.input_ids, batch.input_ids) and torch.equal(other.starts, batch.starts)
-    assert other.token_type_ids is None and torch.equal(other.examples, batch.examples)
+    for name in (field.name for field in fields(PackedBatch)):
+        mine, theirs = getattr(batch, name), getattr(other, name)
+        assert mine is not None, f"{name} is not tested"
+        if isinstance(mine, torch.Tensor):
+            assert torch.equal(mine, theirs), name
+    assert other.progress == 0.25 and other.decoder.input_ids.tolist() == [8, 9]
     assert [x.tolist() for x in other.labels["mlm"]] == [[1], [9]]
 
 

@@ -228,12 +228,15 @@ class Layout:
 
     def to(self, device: torch.device) -> Layout:
         """On another device."""
-        mask = None if self.attention_mask is None else self.attention_mask.to(device)
-        starts, position_ids, rows = (x.to(device) for x in (self.starts, self.position_ids, self.rows))
+        mask = None if self.attention_mask is None else self.attention_mask.to(device, non_blocking=True)
+        starts, position_ids, rows = (
+            x.to(device, non_blocking=True) for x in (self.starts, self.position_ids, self.rows)
+        )
         return Layout(starts, position_ids, rows, self.lengths, mask)
 
     def followed_by(self, tokens: int) -> Layout:
         """With so many tokens more behind, in sequences as long as the longest and a rest; made where this one is."""
+        assert self.attention_mask is None, "a dense batch is not for training"
         full, rest = divmod(tokens, self.longest)
         lengths = [self.longest] * full + [rest] * (rest > 0)
         behind = Layout.of(torch.tensor([0, *lengths]).cumsum(0).int()).to(self.starts.device)

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,9 +20,11 @@ from torch import Tensor, nn
 from unmask import config, recipes, road, settings
 from unmask.batch import Targets
 from unmask.config import AdamW, Machine, Optimizer, Phase, RunConfig, StableAdamW, Steps
-from unmask.errors import DamagedError
+from unmask.errors import DamagedError, UnmaskError
 from unmask.nn.decoder import Decoder
 from unmask.nn.encoder import Encoder
+from unmask.road.phases import phases_of
+from unmask.train import step as step_module
 from unmask.train.checkpoint import Checkpoints
 from unmask.train.muon import Muon, orthogonal
 from unmask.train.optimise import build_optimizer, hidden_matrices, moments, restore_moments
@@ -251,6 +254,15 @@ def test_the_optimizer_may_not_change_between_phases(change: str) -> None:
         Phase(until=Steps(steps=2), changes=(change,))
 
 
+def test_nor_by_a_field_that_only_another_one_has() -> None:
+    run = replace(recipes.bert(), until=Steps(steps=2))
+    run = replace(run, phases=(Phase(until=Steps(steps=2), changes=("optimizer.momentum=0.9",)),))
+    with pytest.raises(
+        UnmaskError, match="optimizer.kind can't change between the phases of a run, from adamw to muon"
+    ):
+        phases_of(run)
+
+
 # --- settings ----------------------------------------------------------------------------------------------------------
 def test_another_optimizer_keeps_the_rate_when_only_its_kind_is_changed() -> None:
     run = settings.override(RunConfig, recipes.bert(), ["optimizer.learning_rate=7e-4", "optimizer.kind=muon"])
@@ -285,6 +297,26 @@ def poison(monkeypatch: pytest.MonkeyPatch, broken: int, *, stop: bool = False) 
 
     monkeypatch.setattr(Stepper, "__post_init__", late)
     monkeypatch.setattr(nn.utils, "clip_grad_norm_", poisoned)
+
+
+def test_with_a_gradient_scaler_a_broken_loss_is_found_too(
+    small_corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """fp16 on a GPU: the scaler takes no step for a gradient that is no number, but a loss that is none ends the run."""
+    plain, added, steps = Stepper.__post_init__, step_module.combine, 0
+
+    def scaled(self: Stepper) -> None:
+        plain(self)
+        self.waits, self.scaler = False, torch.amp.GradScaler("cpu")
+
+    def broken(*given: Any) -> Tensor:
+        nonlocal steps
+        steps += 1
+        return added(*given) * (float("nan") if steps == 4 else 1.0)
+
+    monkeypatch.setattr(Stepper, "__post_init__", scaled)
+    monkeypatch.setattr(step_module, "combine", broken)
+    require_named_and_not_kept(tmp_path / "run", small_run(small_corpus), 2)  # two batches a step
 
 
 def require_named_and_not_kept(folder: Path, run: RunConfig, broken: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -55,7 +56,9 @@ def embed(
     batch_tokens: Annotated[
         int, typer.Option("--batch-tokens", min=0, help="Tokens of a batch; 0: what suits the device.")
     ] = 0,
-    threads: Annotated[int, typer.Option("--threads", min=0, max=1024, help="Of torch; 0: one for each core.")] = 0,
+    threads: Annotated[
+        int, typer.Option("--threads", min=0, max=1024, help="To compute with; 0: what torch chooses.")
+    ] = 0,
     device: Annotated[str, typer.Option("--device", help="auto, cpu or cuda.")] = "auto",
     backend: Annotated[str, typer.Option("--backend", help="torch or onnx.")] = "torch",
     precision: Annotated[str, typer.Option("--precision", help="fp32, or bf16 where the hardware has it.")] = "fp32",
@@ -65,9 +68,16 @@ def embed(
     Example: unmask embed runs/demo/run/model notes.jsonl --out vectors.parquet --normalize
     """
     from unmask.cli.console import Console
+    from unmask.errors import UnmaskError
     from unmask.inference.loaded import load
     from unmask.inference.stream import EmbedOptions, embed_files
 
+    if prompt is not None and prompt_name:
+        raise UnmaskError(
+            "--prompt and --prompt-name exclude each other", where="--prompt", do="leave one of them away"
+        )
+    # `main` turns threads of the tokenizer off for the sake of worker processes, of which there are none here.
+    os.environ["TOKENIZERS_PARALLELISM"] = "true"
     with Console() as console:
         model = load(folder, device, threads, backend, precision)  # type: ignore[arg-type]  # checked there
         options = EmbedOptions(

@@ -65,7 +65,7 @@ def _export_onnx(
     from unmask.hub.onnx.export import export_onnx
     from unmask.hub.onnx.sentences import SENTENCES
 
-    lines = SENTENCES if texts is None else [line for line in _lines(texts) if line]
+    lines = SENTENCES if texts is None else _lines(texts)
     with tempfile.TemporaryDirectory(prefix="unmask-export-") as scratch:
         model = source
         if not any((source / name).exists() for name in ("config.json", "modules.json")):
@@ -83,9 +83,13 @@ def _lines(path: Path) -> list[str]:
     from unmask.errors import UnmaskError
 
     try:
-        return [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, ValueError) as error:
         raise UnmaskError(f"the texts can't be read: {error}", where=str(path), do="give a UTF-8 file") from None
+    found = [line for line in lines if line]
+    if not found:
+        raise UnmaskError("there is no text in the file", where=str(path), do="give texts, one a line")
+    return found
 
 
 def report(run: Annotated[Path, typer.Argument(help="Folder of the run.")]) -> None:

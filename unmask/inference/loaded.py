@@ -68,8 +68,10 @@ def load(
 
     `threads` of torch, for the whole process; 0 leaves them as they are. `precision` bf16 makes matrix products in half
     the bits, on hardware that has them: nearly twice as fast, and vectors whose cosine to those of fp32 is above 0.999
-    for a sentence model. Raises UnmaskError and DamagedError with what is wrong; no file of the folder is ever run.
+    for a sentence model. A graph of ONNX is computed on the CPU. Raises UnmaskError and DamagedError with what is wrong;
+    no file of the folder is ever run.
     """
+    _require_device(device, backend)
     folder = Path(folder)
     if threads:
         set_threads(Machine(threads=threads))
@@ -216,6 +218,13 @@ class Loaded:
             how = replace(how, skip=self._texts.prompt_length(asked))
         unit = self._layout.normalize if normalize is None else normalize
         return _Plan(how, unit, batch_tokens or self.backend.batch_tokens, layer % (layers + 1), asked)
+
+
+def _require_device(device: str, backend: str) -> None:
+    if device not in ("auto", "cpu", "cuda"):
+        raise UnmaskError(f"unknown device {device!r}", where="device", do="give auto, cpu or cuda")
+    if device == "cuda" and backend == "onnx":
+        raise UnmaskError("a graph is computed on the CPU only", where="device", do="give cpu, or the torch backend")
 
 
 def _text_encoder(config: EncoderConfig, layout: SentenceLayout) -> TextEncoder:

@@ -6,7 +6,7 @@ Legend: T tokens, N texts.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
@@ -52,10 +52,7 @@ class TextEncoder:
         self._is_special = self._vocabulary.is_special()
         if self._vocabulary.unk_token_id is not None:
             self._is_special[self._vocabulary.unk_token_id] = False
-        probe = self._plain.encode("a", add_special_tokens=True)
-        framed, bare = probe.ids, self._plain.encode("a", add_special_tokens=False).ids
-        before = next(at for at in range(len(framed) + 1) if framed[at : at + len(bare)] == bare)
-        self.before, self.after = framed[:before], framed[before + len(bare) :]
+        self.before, self.after = self._frame(tokenizer)
         if max_length <= len(self.before) + len(self.after):
             raise UnmaskError(
                 f"texts of {max_length} tokens have no room beside the special ones", do="raise the maximum length"
@@ -72,6 +69,20 @@ class TextEncoder:
     def prompt_length(self, prompt: str) -> int:
         """How many tokens stand before the text itself where a prompt does, special ones included; 0 without one."""
         return len(self.before) + len(self._ids([prompt])[0]) if prompt else 0
+
+    def _frame(self, tokenizer: Tokenizer) -> tuple[list[int], list[int]]:
+        """The special tokens before and after a text, told by a text of ordinary tokens; UnmaskError if there is none."""
+        for probe in _probes(tokenizer):
+            bare = self._ids([probe])[0]
+            if bare and not set(bare) & set(tokenizer.special_ids):
+                framed = self._plain.encode(probe.lower() if self.lowercase else probe, add_special_tokens=True).ids
+                for at in range(len(framed) - len(bare) + 1):
+                    if framed[at : at + len(bare)] == bare:
+                        return framed[:at], framed[at + len(bare) :]
+        raise UnmaskError(
+            "the tokenizer gives no text an ordinary token that stays between its special ones",
+            do="check the vocabulary and the post_processor of tokenizer.json",
+        )
 
     def _encode(self, texts: Sequence[str], prompt: str, first: int) -> TokenisedTexts:
         pieces = self._ids([prompt + text for text in texts] if prompt else list(texts))
@@ -107,3 +118,10 @@ class TextEncoder:
         with without_panic("This text can't be tokenised", CHECK_TEXT):
             given = [text.lower() for text in texts] if self.lowercase else texts
             return [encoding.ids for encoding in self._plain.encode_batch_fast(given, add_special_tokens=False)]
+
+
+def _probes(tokenizer: Tokenizer) -> Iterator[str]:
+    """Short texts, until one has a token: a vocabulary without Latin letters gives "a" none."""
+    yield "a"
+    ordinary = (id for id in range(tokenizer.vocab_size) if id not in tokenizer.special_ids)
+    yield from (tokenizer.decode([id]) for id in ordinary)

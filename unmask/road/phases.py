@@ -55,10 +55,18 @@ def batches_of(run: RunConfig) -> int:
 def _after(before: RunConfig, phase: Phase, where: str) -> RunConfig:
     for change in phase.changes:
         _require_movable(change, where)
+    asked = f"{where}: {', '.join(phase.changes)}"
     try:
-        return replace(settings.override(RunConfig, before, phase.changes), until=phase.until)
+        new = replace(settings.override(RunConfig, before, phase.changes), until=phase.until)
     except UnmaskError as error:
-        raise UnmaskError(error.what, where=f"{where}: {', '.join(phase.changes)}", do=error.do) from None
+        raise UnmaskError(error.what, where=asked, do=error.do) from None
+    if new.optimizer.kind != before.optimizer.kind:  # a field that only another one has chooses that one
+        raise UnmaskError(
+            f"optimizer.kind can't change between the phases of a run, from {before.optimizer.kind} to {new.optimizer.kind}",
+            where=asked,
+            do="leave it out",
+        )
+    return new
 
 
 def _require_movable(change: str, where: str) -> None:

@@ -37,7 +37,24 @@ class Unseen(NamedTuple):
 
     step: int
     micro: Sequence[PackedBatch]
-    numbers: Tensor
+    numbers: Tensor  # in the CPU's memory, or on their way there
+    losses: int  # how many of the numbers are losses; the rest is the norm
+    arrived: torch.cuda.Event | None
+
+    @classmethod
+    def of(cls, step: int, micro: Sequence[PackedBatch], numbers: Tensor, losses: int) -> Unseen:
+        """The copy is only begun here: reading waits for it, not for what the GPU was given since."""
+        if numbers.device.type != "cuda":
+            return cls(step, micro, numbers, losses, None)
+        there = torch.empty(numbers.shape, dtype=numbers.dtype, pin_memory=True).copy_(numbers, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+        return cls(step, micro, there, losses, arrived)
+
+    def read(self) -> list[float]:
+        if self.arrived is not None:
+            self.arrived.synchronize()
+        return [float(number) for number in self.numbers.tolist()]
 
 
 @dataclass(eq=False)
@@ -97,8 +114,8 @@ class Stepper:
         self.confirm()
         self.scaler.unscale_(self.optimizer)
         norm = nn.utils.clip_grad_norm_(self.parameters.values(), self.run.optimizer.max_grad_norm)
-        if not self.scaler.is_enabled():
-            self.unseen = Unseen(step, micro, torch.stack([norm, *self.losses]))
+        seen = [] if self.scaler.is_enabled() else [norm]  # the scaler looks for such a norm itself, and takes no step
+        self.unseen = Unseen.of(step, micro, torch.stack([*self.losses, *seen]), len(self.losses))
         if self.waits:
             self.confirm()
         for group in self.optimizer.param_groups:
@@ -113,11 +130,11 @@ class Stepper:
         unseen, self.unseen = self.unseen, None
         if unseen is None:
             return
-        norm, *losses = unseen.numbers.tolist()
-        if all(map(math.isfinite, (norm, *losses))):
+        fine = [math.isfinite(number) for number in unseen.read()]
+        if all(fine):
             return
         kept = "the step was not taken" if self.waits else "nothing of it was saved"
-        what = "loss is not a finite number" if not all(map(math.isfinite, losses)) else "gradient is not finite"
+        what = "gradient is not finite" if all(fine[: unseen.losses]) else "loss is not a finite number"
         raise Diverged(
             f"the {what} in step {unseen.step}; {kept}",
             where=self.journal.name_documents(*unseen.micro),

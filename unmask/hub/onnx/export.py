@@ -140,6 +140,8 @@ def _text_batches(loaded: LoadedModel, texts: Sequence[str], folder: Path) -> li
     room = min(LONGEST_TEXT, loaded.config.max_position_embeddings) - len(begin) - len(end)
     rows = [[*begin, *map(int, encoded.ids[:room]), *end] for encoded in tokenizer.encode(list(texts))]
     rows = [row for row in rows if row]
+    if not rows:
+        raise UnmaskError("int8 is checked on texts, and none has a token", do="give texts of the model's own language")
     parts = [rows[at : at + TEXTS_OF_A_BATCH] for at in range(0, len(rows), TEXTS_OF_A_BATCH)]
     batches = [padded(PackedBatch.pack(part)) for part in parts]
     return [{name: np.ascontiguousarray(array) for name, array in batch.items()} for batch in batches]

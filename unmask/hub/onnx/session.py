@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,10 +57,10 @@ def _require_harmless(path: Path) -> None:
         raise UnmaskError("there is no such file", where=str(path), do="check the path of the model") from None
     except Exception as error:  # protobuf's own, whichever of its implementations is at work
         raise _damaged(path, error) from None
-    for tensor in _tensors(model.graph):
+    for tensor in chain(_tensors(model.graph), *(_tensors_of_nodes(function.node) for function in model.functions)):
         for entry in tensor.external_data:
             if entry.key == "location":
-                safe_join(path.parent, entry.value)
+                _require_file(path, entry.value)
     for opset in model.opset_import:
         if opset.domain not in DOMAINS or model.functions and opset.domain not in ("", "ai.onnx"):
             raise UnmaskError(
@@ -69,16 +70,33 @@ def _require_harmless(path: Path) -> None:
             )
 
 
+def _require_file(path: Path, location: str) -> None:
+    """A real one: some names that are none mean addresses in memory to ONNX Runtime."""
+    if not safe_join(path.parent, location).is_file():
+        raise DamagedError(
+            f"a tensor's file {ascii(location)[:80]} is missing", where=str(path), do="use another copy of the folder"
+        )
+
+
 def _tensors(graph: onnx.GraphProto) -> Iterator[Any]:
     """Every tensor of a graph, those of its nodes' attributes and inner graphs too."""
     yield from graph.initializer
-    for sparse in graph.sparse_initializer:
-        yield from (sparse.values, sparse.indices)
-    for node in graph.node:
+    yield from _of_sparse(graph.sparse_initializer)
+    yield from _tensors_of_nodes(graph.node)
+
+
+def _tensors_of_nodes(nodes: Iterable[onnx.NodeProto]) -> Iterator[Any]:
+    for node in nodes:
         for attribute in node.attribute:
             yield from (attribute.t, *attribute.tensors)
+            yield from _of_sparse([attribute.sparse_tensor, *attribute.sparse_tensors])
             for inner in (attribute.g, *attribute.graphs):
                 yield from _tensors(inner)
+
+
+def _of_sparse(tensors: Iterable[onnx.SparseTensorProto]) -> Iterator[Any]:
+    for sparse in tensors:
+        yield from (sparse.values, sparse.indices)
 
 
 def _damaged(path: Path, error: Exception) -> DamagedError:

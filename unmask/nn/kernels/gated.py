@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from unmask.config import Activation
 
@@ -41,6 +41,7 @@ class _Gated(torch.autograd.Function):
         return (F.gelu(x) if name == "gelu" else F.silu(x)).mul_(gate)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor, None]:
         (x_T2I,) = ctx.saved_tensors  # type: ignore[attr-defined]
         gelu, grad = ctx.name == "gelu", grads[0]  # type: ignore[attr-defined]

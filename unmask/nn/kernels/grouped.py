@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from unmask.batch import Group, Layout, paired
 from unmask.nn.kernels.local import Blocks, blocks, reaches
@@ -118,6 +119,7 @@ class _Attend(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[None, None, Tensor, Tensor | None]:
         asks, answers, out, *sums = ctx.saved_tensors
         overlapping = any(isinstance(piece.keys, Blocks) for piece in ctx.pieces)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 from unmask.config import Activation
 from unmask.nn.kernels.activation import activation
@@ -77,6 +77,7 @@ class _Linear(torch.autograd.Function):
         return product(x, weight, bias)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         x, weight = ctx.saved_tensors  # type: ignore[attr-defined]
         for_x, for_weight, for_bias = ctx.needs_input_grad  # type: ignore[attr-defined]

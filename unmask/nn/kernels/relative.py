@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from unmask.batch import Group, Layout
 from unmask.nn.kernels.dropout import drop, keep
@@ -118,6 +119,7 @@ class _Attend(torch.autograd.Function):
         return out
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         qkv, bias, keys, queries, *saved = ctx.saved_tensors
         remaining = iter(saved)

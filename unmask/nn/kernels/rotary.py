@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
+from torch.autograd.function import FunctionCtx, once_differentiable
 
 
 def turn(qkv_TX: Tensor, heads: int, cosine: Tensor, sine: Tensor) -> Tensor:
@@ -43,6 +43,7 @@ class _Turn(torch.autograd.Function):
         return _turn_inside(qkv_TX, heads, cosine, sine)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: FunctionCtx, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         cosine, sine = ctx.saved_tensors  # type: ignore[attr-defined]
         grad_TX = grads[0].clone()  # others may hold the gradient too
