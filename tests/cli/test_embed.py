@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,12 @@ import pytest
 from commands import Road, unmask
 
 from unmask.inference.loaded import load
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the command sets for its own process ends with the test."""
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", "false")
 
 
 @pytest.fixture
@@ -50,7 +57,9 @@ def test_parquet_with_texts_from_a_field(road: Road, tmp_path: Path) -> None:
         (["--layer", "9"], "there is no layer 9"),
         (["--prompt-name", "query"], "the folder has no prompt 'query'"),
         (["--dtype", "float64"], "unknown type 'float64'"),
+        (["--prompt-name", "query", "--prompt", ""], "--prompt and --prompt-name exclude each other"),
         (["--backend", "tf"], "unknown backend 'tf'"),
+        (["--device", "gpu"], "unknown device 'gpu'"),
         (["--keep-text"], "a .npy file has no place for texts"),
     ],
 )
@@ -69,3 +78,8 @@ def test_a_bad_record_is_named_with_its_place_or_left_out(road: Road, tmp_path: 
     assert answer.code == 2 and f"{path}:2" in answer.err and not out.exists()
     answer = unmask("embed", road.model, path, "-o", out, "--skip-bad", 1)
     assert answer.code == 0 and np.load(out).shape[0] == 1
+
+
+def test_the_tokenizer_uses_all_cores(road: Road, texts: Path, tmp_path: Path) -> None:
+    assert unmask("embed", road.model, texts, "-o", tmp_path / "v.npy").code == 0
+    assert os.environ["TOKENIZERS_PARALLELISM"] == "true"

@@ -1,5 +1,6 @@
 """An ONNX folder computes the model it came from, and is written whole and checked or not at all."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ from theirs import built
 
 pytest.importorskip("onnxruntime")
 
+from unmask.cli import export as cli
 from unmask.errors import DamagedError, UnmaskError
 from unmask.hub.files import LoadedModel, load_model, save_model
 from unmask.hub.onnx import export, quantise, trace, verify
@@ -17,6 +19,7 @@ from unmask.hub.onnx.export import export_onnx
 from unmask.hub.onnx.graph import HEADS, HIDDEN, LOGITS, build_graphs
 from unmask.hub.onnx.session import open_session
 from unmask.hub.onnx.verify import padded
+from unmask.text.tokenizer import Tokenizer
 
 
 def saved(folder: Path, name: str) -> LoadedModel:
@@ -136,6 +139,37 @@ def with_external(source: Path, target: Path, location: str) -> Path:
     return target
 
 
+def in_function(source: Path, target: Path, location: str) -> Path:
+    """The graph with a function that holds a tensor which claims to lie in another file."""
+    import onnx
+
+    model = onnx.load(str(source))
+    tensor = onnx.TensorProto(data_type=onnx.TensorProto.FLOAT, dims=[1], data_location=onnx.TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    node = onnx.helper.make_node("Constant", [], ["y"], value=tensor)
+    model.functions.append(
+        onnx.helper.make_function("ours", "f", [], ["y"], [node], [onnx.helper.make_opsetid("", 22)])
+    )
+    target.write_bytes(model.SerializeToString())
+    return target
+
+
+@pytest.mark.parametrize("placed", [with_external, in_function])
+@pytest.mark.parametrize("location", ["*/_ORT_MEM_ADDR_/*", "weights"])
+def test_tensors_in_files_that_are_not_there_are_refused(
+    placed: Callable[[Path, Path, str], Path], location: str, bert: Path, tmp_path: Path
+) -> None:
+    path = placed(bert / "onnx" / "model.onnx", tmp_path / "model.onnx", location)
+    with pytest.raises(DamagedError, match="a tensor's file .* is missing"):
+        open_session(path, 1)
+
+
+def test_tensors_of_functions_outside_of_the_folder_are_refused(bert: Path, tmp_path: Path) -> None:
+    path = in_function(bert / "onnx" / "model.onnx", tmp_path / "model.onnx", "../secret")
+    with pytest.raises(UnmaskError, match="not the name of a file inside its folder"):
+        open_session(path, 1)
+
+
 @pytest.mark.parametrize("location", ["/etc/passwd", "../secret", "a/../../secret", "C:/x"])
 def test_tensors_outside_of_the_folder_are_refused(location: str, bert: Path, tmp_path: Path) -> None:
     path = with_external(bert / "onnx" / "model.onnx", tmp_path / "model.onnx", location)
@@ -179,3 +213,29 @@ def test_int8_needs_a_tokenizer_to_be_checked(bert: Path, tmp_path: Path) -> Non
     with pytest.raises(UnmaskError, match="has no tokenizer"):
         export_onnx(bert / "model", tmp_path / "out", int8=True)
     assert HIDDEN == "last_hidden_state"
+
+
+@pytest.mark.parametrize("texts", [[], [""]])
+def test_int8_without_a_token_to_check_on_is_refused_before_any_work(
+    texts: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = {
+        "version": "1.0",
+        "added_tokens": [],
+        "model": {"type": "BPE", "vocab": {"a": 0, "[MASK]": 1}, "merges": []},
+    }
+    Tokenizer(content, {"mask_token": "[MASK]"}).save(tmp_path / "tokenizer")
+    encoder, objective = our_network(VARIANTS["bert"], goals_of("bert"))
+    save_model(tmp_path / "model", encoder, objective, tokenizer_folder=tmp_path / "tokenizer", about={})
+    monkeypatch.setattr(export, "build_graphs", lambda *_: pytest.fail("work was done"))
+    with pytest.raises(UnmaskError, match="none has a token"):
+        export_onnx(tmp_path / "model", tmp_path / "out", int8=True, texts=texts)
+
+
+def test_a_file_without_texts_is_refused_before_a_run_is_exported(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "export_onnx", lambda *_, **__: pytest.fail("work was done"))
+    (tmp_path / "empty.txt").write_text("\n  \n")
+    with pytest.raises(UnmaskError, match="no text in the file"):
+        cli.export(bert / "model", tmp_path / "out", kind="onnx", head="none", int8=True, texts=tmp_path / "empty.txt")

@@ -194,3 +194,14 @@ def test_bf16_is_near_fp32_or_refused_in_words(small: Path, monkeypatch: pytest.
         load(small, precision="int4")  # type: ignore[arg-type]
     with pytest.raises(UnmaskError, match="unknown backend 'tf'"):
         load(small, backend="tf")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("device", ["gpu", "tpu", ""])
+def test_an_unknown_device_is_not_the_cpu(small: Path, device: str) -> None:
+    with pytest.raises(UnmaskError, match=f"unknown device '{device}'"):
+        load(small, device=device)  # type: ignore[arg-type]
+
+
+def test_a_graph_is_not_said_to_be_on_cuda(small: Path) -> None:
+    with pytest.raises(UnmaskError, match="on the CPU only"):
+        load(small, device="cuda", backend="onnx")

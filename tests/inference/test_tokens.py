@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -77,7 +78,59 @@ def test_batches_hold_every_text_once_near_the_budget_and_longest_first(lengths:
     batches = token_batches(sizes, budget)
     assert sorted(i for batch in batches for i in batch.tolist()) == list(range(len(lengths)))
     for batch in batches:
-        assert sizes[batch].sum() < budget + sizes[batch].max()
+        assert sizes[batch].sum() <= budget or len(batch) == 1
         assert (np.diff(sizes[batch]) <= 0).all()
     spans = sorted(((sizes[b].max(), sizes[b].min()) for b in batches), reverse=True)
     assert all(later[0] <= earlier[1] for earlier, later in zip(spans, spans[1:], strict=False))
+
+
+@pytest.mark.parametrize(
+    ("lengths", "wanted"),
+    [([2000, 2000, 10], [[0], [1, 2]]), ([5, 5, 5, 5], [[0, 1], [2, 3]]), ([9000, 1, 1], [[0], [1, 2]]), ([], [])],
+)
+def test_a_batch_is_within_the_budget_and_none_is_a_runt(lengths: list[int], wanted: list[list[int]]) -> None:
+    budget = 2048 if max(lengths, default=0) > 5 else 16
+    assert sorted(batch.tolist() for batch in token_batches(np.array(lengths, np.int64), budget)) == wanted
+
+
+def framed(vocabulary: list[str], unk: str | None, frame: list[str]) -> Tokenizer:
+    """A BPE tokenizer of single characters; `frame` are the template's parts, "$A" the text."""
+    special = [piece for piece in vocabulary if piece.startswith("[")]
+    ids = {piece: id for id, piece in enumerate(vocabulary)}
+    flags = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    parts = [
+        {"Sequence": {"id": "A", "type_id": 0}} if piece == "$A" else {"SpecialToken": {"id": piece, "type_id": 0}}
+        for piece in frame
+    ]
+    content: dict[str, Any] = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [{"id": ids[piece], "content": piece, **flags} for piece in special],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Whitespace"},
+        "post_processor": {
+            "type": "TemplateProcessing",
+            "single": parts,
+            "pair": [*parts, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {piece: {"id": piece, "ids": [ids[piece]], "tokens": [piece]} for piece in special},
+        },
+        "decoder": None,
+        "model": {"type": "BPE", "vocab": ids, "merges": [], "unk_token": unk},
+    }
+    return Tokenizer(content, {"cls_token": "[CLS]", "sep_token": "[SEP]"})
+
+
+@pytest.mark.parametrize("unk", [None, "[CLS]"])
+def test_the_frame_is_right_where_latin_letters_are_no_ordinary_tokens(unk: str | None) -> None:
+    tokenizer = framed(["[CLS]", "[SEP]", "中", "文"], unk, ["[CLS]", "$A", "[SEP]"])
+    encoder = TextEncoder(tokenizer, 8)
+    assert (encoder.before, encoder.after) == ([0], [1])
+    assert rows(encoder.encode(["文中"])) == [[0, 3, 2, 1]]
+
+
+def test_a_frame_that_no_text_tells_is_refused() -> None:
+    with pytest.raises(UnmaskError, match="gives no text an ordinary token"):
+        TextEncoder(framed(["[CLS]", "[SEP]"], None, ["[CLS]", "$A", "[SEP]"]), 8)
+    with pytest.raises(UnmaskError, match="that stays between its special ones"):
+        TextEncoder(framed(["[CLS]", "[SEP]", "a"], None, ["[CLS]", "[SEP]"]), 8)

@@ -134,9 +134,9 @@ class Loaded:
         `pooling` (several are put side by side), `normalize` (to length 1) and `prompt` (put before each text; "" none)
         are the folder's own unless given; a folder that says nothing gets the mean over all tokens, special ones too,
         as it is. `layer` counts hidden states as transformers does: 0 are the embedded tokens, -1 the output. A batch
-        holds about `batch_tokens` tokens (0: what suits the device), which changes the result by rounding only. Texts
-        longer than `max_length` are cut, with a TruncationWarning that counts them. Raises UnmaskError for what is no
-        text, an empty text where the tokenizer frames none, and answers that are not finite.
+        holds at most `batch_tokens` tokens (0: what suits the device), or one text, which changes the result by
+        rounding only. Texts longer than `max_length` are cut, with a TruncationWarning that counts them. Raises
+        UnmaskError for what is no text, an empty text where the tokenizer frames none, and answers that are not finite.
         """
         if isinstance(texts, str | bytes) or not isinstance(texts, Sequence):
             raise UnmaskError(

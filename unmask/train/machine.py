@@ -38,8 +38,6 @@ def set_threads(machine: Machine) -> int:
     # started it did then, and torch's threads start with the first product.
     torch.set_flush_denormal(True)
     torch.set_num_threads(count)
-    if torch.cuda.is_available():
-        torch.backends.cuda.matmul.fp32_precision = "tf32"  # for what stands in fp32 on a GPU
     return count
 
 

@@ -76,6 +76,8 @@ class Stepper:
         self.device = choose_device(self.run.machine)
         self.dtype = choose_precision(self.run.machine, self.device)
         self.waits = self.device.type == "cpu"
+        if self.device.type == "cuda":
+            torch.backends.cuda.matmul.fp32_precision = "tf32"  # for what stays in fp32 while training
         self.encoder.to(self.device)
         self.objective.to(self.device)
         if self.run.machine.compile:
