@@ -23,12 +23,11 @@ from unmask.train.lock import lock_run
 fork = sys.argv[2:] == ["fork"]
 with lock_run(Path(sys.argv[1])):
     if fork:
-        child = os.fork()
-        if child == 0:
+        if os.fork() == 0:
+            print(os.getpid(), flush=True)  # by the child, which has let go of the lock when it comes here
             os.close(1)
             sys.stdin.read()
             os._exit(0)
-        print(child, flush=True)
     else:
         print("held", flush=True)
     sys.stdin.read()
