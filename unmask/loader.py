@@ -115,7 +115,6 @@ class Batches:
             {"pair": Targets(torch.from_numpy(paired), torch.from_numpy(pool.label[chosen][paired]))},
             progress=min(1.0, at.made / self.total) if self.total else 0.0,
         )
-        batch.layout  # noqa: B018 computed here, in the worker
         return self.prepare(batch, self.seed)
 
     @staticmethod

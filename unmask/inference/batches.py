@@ -8,6 +8,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+CPU_TOKENS = 2048  # of a batch; measured: fewer leave the matrix products small, more leave the caches
+
 
 def token_batches(lengths_N: NDArray[np.int64], budget: int) -> list[NDArray[np.int64]]:
     """Which texts go together: at most `budget` tokens a batch, longest first inside it; a longer text goes alone.

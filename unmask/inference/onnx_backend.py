@@ -17,6 +17,7 @@ from unmask.hub.configs import read_config, read_json
 from unmask.hub.onnx.graph import HIDDEN
 from unmask.hub.onnx.session import open_session
 from unmask.inference.backend import TokenBatch
+from unmask.inference.batches import CPU_TOKENS
 from unmask.inference.pooling import Pooling, pool
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
 PLACES = ("model.onnx", "onnx/model.onnx")  # ours and Optimum's; sentence-transformers'
 INPUTS = ("input_ids", "attention_mask", "token_type_ids")
-CPU_TOKENS = 2048
 
 
 class OnnxBackend:

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 from unmask.batch import PackedBatch
 from unmask.errors import UnmaskError
 from unmask.inference.backend import TokenBatch
+from unmask.inference.batches import CPU_TOKENS
 from unmask.inference.pooling import Pooling, pool
 from unmask.nn.encoder import Encoder
 from unmask.train.machine import autocast
 
-CPU_TOKENS = 2048  # measured: fewer leave the matrix products small, more leave the caches
 GPU_TOKENS = 32768
 
 

@@ -83,16 +83,9 @@ class MaskedTokenObjective(Objective):
             work += REFINEMENTS * layer_flops(config, config.num_hidden_layers - 1, lengths, asking)
         return work
 
-    def logits(
-        self,
-        encoder: Encoder,
-        layers: Sequence[Tensor],
-        batch: PackedBatch,
-        where_M: Tensor,
-        table_VE: Tensor | None = None,
-    ) -> Tensor:
-        """[M, V] for the tokens at `where_M`, which should be few; arguments as `answers` takes them."""
-        return self.answers(encoder, layers, batch, where_M, table_VE).dense()
+    def logits(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch, where_M: Tensor) -> Tensor:
+        """[M, V] for the tokens at `where_M`, which should be few."""
+        return self.answers(encoder, layers, batch, where_M).dense()
 
     def answers(
         self,
