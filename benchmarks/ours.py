@@ -20,7 +20,7 @@ from unmask.config import EncoderConfig
 from unmask.loader import Batches, Cursor
 from unmask.objectives.base import combine
 from unmask.text.tokenizer import Tokenizer
-from unmask.train.machine import matmul_peak, products
+from unmask.train.machine import keep_freed_memory, matmul_peak, products
 from unmask.train.step import Stepper
 
 
@@ -28,6 +28,7 @@ class Ours:
     """unmask on a row's task: on documents of their own lengths, or on the `rows` that peer D gets."""
 
     def __init__(self, task: Task, rows: bool):
+        keep_freed_memory()  # as every run of ours does
         run, self.row = task.run(), task.row
         model = road.build(run, Tokenizer.load(task.text.tokenizer_folder).vocabulary())
         journal: Any = SimpleNamespace(name_documents=lambda *a, **k: "a batch of the benchmark")

@@ -14,9 +14,11 @@ from unmask.inference.backend import TokenBatch
 from unmask.inference.batches import CPU_TOKENS
 from unmask.inference.pooling import Pooling, pool
 from unmask.nn.encoder import Encoder
+from unmask.nn.kernels.linear import pack
 from unmask.train.machine import autocast
 
 GPU_TOKENS = 32768
+PACKED_BYTES = 512 << 20  # of parameters: in a larger model 3 % of the time are not worth matrices that are there twice
 
 
 class TorchBackend:
@@ -35,6 +37,8 @@ class TorchBackend:
         self.precision = torch.bfloat16 if precision == "bf16" else torch.float32
         self.batch_tokens = CPU_TOKENS if device.type == "cpu" else GPU_TOKENS
         self.num_layers = encoder.config.num_hidden_layers
+        if _bytes(self.encoder) <= PACKED_BYTES:
+            pack(self.encoder, self.batch_tokens)
 
     def pooled(self, batch: TokenBatch, pooling: Pooling, layer: int) -> NDArray[np.float32]:
         """[B, D]; see `Backend`."""
@@ -45,6 +49,10 @@ class TorchBackend:
             hidden_TD = self.encoder(packed) if last else self.encoder.layers(packed, until=layer)[-1]
             vectors: NDArray[np.float32] = pool(hidden_TD, packed.starts.diff().long(), pooling).cpu().numpy()
         return vectors
+
+
+def _bytes(encoder: Encoder) -> int:
+    return sum(p.nbytes for p in encoder.parameters())
 
 
 def has_bf16(device: torch.device) -> bool:

@@ -32,7 +32,7 @@ from unmask.train.checkpoint import Checkpoints
 from unmask.train.journal import Journal, View, update_run
 from unmask.train.lock import lock_run
 from unmask.train.loop import Outcome, Part, fit
-from unmask.train.machine import choose_device, describe, set_threads
+from unmask.train.machine import choose_device, describe, keep_freed_memory, set_threads
 from unmask.train.plan import known_steps
 from unmask.train.signals import StopRequest
 
@@ -103,6 +103,7 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
     for place in (folder, folder / "steps"):
         remove_leftovers(place, alone=True)  # of a run that was killed; the lock says that nobody else writes here
     set_threads(run.machine)
+    keep_freed_memory()
     train = Corpus.open(run.corpus, "train", progress=progress)
     heldout = Corpus.open(run.corpus, "heldout", progress=progress)
     job = _Job(phases_of(run), folder, train, heldout)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from unmask.config import Activation
 from unmask.nn.kernels.activation import activation
-from unmask.nn.kernels.linear import Linear, activated, linear, product
+from unmask.nn.kernels.linear import Linear, activated, linear, pack, product
 
 
 @settings(max_examples=40, deadline=None)
@@ -59,3 +59,26 @@ def test_a_fused_activation_is_the_plain_one(name: Activation, graded: bool):
     x, w, b = torch.randn(50, 32) * 3, torch.randn(20, 32), torch.randn(20)
     with torch.set_grad_enabled(graded):
         torch.testing.assert_close(activated(x, w, b, name), activation(name)(F.linear(x, w, b)), atol=1e-5, rtol=1e-5)
+
+
+def test_a_packed_matrix_gives_the_same_numbers_bit_for_bit():
+    torch.manual_seed(0)
+    layer, x = Linear(48, 80), torch.randn(70, 48)
+    plain, fused = layer(x), activated(x, layer.weight, layer.bias, "gelu")
+    with torch.no_grad():
+        pack(torch.nn.Sequential(layer), rows=64)
+        assert layer.weight.packed.matrix.layout == torch._mkldnn
+        assert torch.equal(layer(x), plain)
+        torch.testing.assert_close(activated(x, layer.weight, layer.bias, "gelu"), fused, atol=1e-6, rtol=1e-5)
+    out = layer(x)
+    assert torch.equal(out, plain) and out.requires_grad
+
+
+def test_a_matrix_that_changes_after_packing_is_read_as_it_is_now():
+    layer, other, x = Linear(48, 80), Linear(48, 80), torch.randn(70, 48)
+    pack(layer, rows=64)
+    layer.load_state_dict(other.state_dict())
+    assert torch.equal(layer(x), other(x))
+    pack(layer, rows=64)
+    layer.weight.data = torch.zeros(80, 48)
+    assert torch.equal(layer(x), other.bias.expand(70, 80))
