@@ -73,6 +73,10 @@ class Objective(nn.Module):
         """Sums with counts from what `states` gave, or from all of the encoder's layers."""
         raise AssertionError("every objective has a loss")
 
+    def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
+        """What a task answers, in fp32 and in the batch's order; only tasks that people ask have this."""
+        raise AssertionError("this objective answers nothing")
+
     def settle(self, encoder: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The encoder's tensors as they are used once training is over."""
         return dict(encoder)

@@ -1,0 +1,127 @@
+"""What an encoder is fine-tuned for, and how."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from unmask.config.checks import positive, share
+from unmask.config.run import AdamW, Keeping, Linear, Machine, Optimizer, Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class Classification:
+    """A text, or a pair of texts, to one of `labels`; with `multi_label` to any number of them.
+
+    `class_weights` balanced weighs a label by 1 / (how often it occurs), so that rare ones count as much as frequent ones.
+    """
+
+    kind: Literal["classify"] = "classify"
+    labels: tuple[str, ...] = ()
+    multi_label: bool = False
+    class_weights: Literal["none", "balanced"] = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regression:
+    """A text, or a pair of texts, to a number."""
+
+    kind: Literal["regress"] = "regress"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tagging:
+    """Each word to one of `labels`.
+
+    `scheme` says how tags make spans: bio, bioes, or plain (each word on its own, as parts of speech). `decoder` linear
+    takes each word's best tag; crf the best allowed sequence of tags (Lafferty et al. 2001); bilstm_crf puts a
+    bidirectional LSTM between encoder and CRF (Huang et al. 2015).
+    """
+
+    kind: Literal["tag"] = "tag"
+    labels: tuple[str, ...] = ()
+    scheme: Literal["bio", "bioes", "plain"] = "bio"
+    decoder: Literal["linear", "crf", "bilstm_crf"] = "linear"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answering:
+    """A question to a piece of its context (SQuAD). `stride` tokens are shared by neighbouring windows of a long context."""
+
+    kind: Literal["answer"] = "answer"
+    stride: int = 128
+    max_answer_tokens: int = 30
+    impossible: bool = False  # some questions have no answer (SQuAD 2.0)
+
+    def __post_init__(self) -> None:
+        positive(self, "stride", "max_answer_tokens")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Contrast:
+    """Texts to vectors that are near where texts belong together (bi-encoder): InfoNCE with in-batch negatives.
+
+    `temperature` divides the cosines (0.05 is a scale of 20). `dimensions` besides the full width are trained to serve on
+    their own (Matryoshka, Kusupati et al. 2022). `chunk_tokens` of a batch are in memory at a time (gradient caching, Gao
+    et al. 2021); 0: the whole batch.
+    """
+
+    kind: Literal["contrast"] = "contrast"
+    pooling: Literal["mean", "cls", "weighted"] = "mean"
+    temperature: float = 0.05
+    dimensions: tuple[int, ...] = ()
+    chunk_tokens: int = 0
+    query_prompt: str = ""
+    document_prompt: str = ""
+
+    def __post_init__(self) -> None:
+        positive(self, "temperature")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ranking:
+    """A query and a text to how well the text answers it (cross-encoder). `loss` pointwise: each pair on its own (binary
+    cross entropy); listwise: softmax over the texts of a query."""
+
+    kind: Literal["rank"] = "rank"
+    loss: Literal["pointwise", "listwise"] = "pointwise"
+
+
+Task = Classification | Regression | Tagging | Answering | Contrast | Ranking
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuning:
+    """A whole fine-tuning run: which model, which data, which task.
+
+    `examples` make a step, in `accumulate` parts. `layer_decay` multiplies the learning rate by itself for each layer below
+    the top (1: none); `frozen_layers` from below, the embeddings with the first, do not move. `dropout` below 0 is the
+    model's own. `patience` evaluations without a better score end the run (0: never).
+    """
+
+    model: str = ""
+    train: str = ""
+    dev: str = ""
+    task: Task = field(default_factory=Classification)
+    max_length: int = 256
+    examples: int = 32
+    accumulate: int = 1
+    epochs: float = 3.0
+    optimizer: Optimizer = field(default_factory=lambda: AdamW(learning_rate=5e-5))
+    schedule: Schedule = field(default_factory=lambda: Linear(warmup=0.1))
+    layer_decay: float = 1.0
+    frozen_layers: int = 0
+    dropout: float = -1.0
+    patience: int = 0
+    seed: int = 0
+    keeping: Keeping = field(default_factory=lambda: Keeping(evaluations=3, keep_last=1))
+    machine: Machine = field(default_factory=lambda: Machine(workers=0))
+
+    def __post_init__(self) -> None:
+        positive(self, "max_length", "examples", "accumulate", "epochs", "layer_decay")
+        share(self, "layer_decay")
+        if self.dropout >= 1:
+            raise ValueError("dropout must be below 1, which leaves nothing to learn from")
+        for name in ("frozen_layers", "patience"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be below 0")

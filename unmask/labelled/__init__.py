@@ -1,0 +1,1 @@
+"""Labelled data: what people's files say, as records that know where they stand."""
