@@ -77,6 +77,8 @@ def token_budget(sequences: Sequences, tokens: int, *, whole_units: bool = False
     """Every sequence once, for evaluation and prediction: near-equal lengths together, about `tokens` a batch, and one
     sequence at least. With `whole_units` no batch parts a unit."""
     lengths = sequences.lengths()
+    if not len(lengths):
+        return
     if whole_units:
         key = np.zeros(sequences.num_units, np.int64)
         np.maximum.at(key, sequences.unit_N, lengths)
@@ -91,5 +93,4 @@ def token_budget(sequences: Sequences, tokens: int, *, whole_units: bool = False
             yield pack(sequences, order[first:begin])
             first, spent = int(begin), 0
         spent += size
-    if first < len(order):
-        yield pack(sequences, order[first:])
+    yield pack(sequences, order[first:])

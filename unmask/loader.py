@@ -52,6 +52,12 @@ class Cursor:
     made: int = 0  # batches before it in this phase of the run
 
 
+class Stream(Protocol):
+    """An endless sequence of batches that can be begun anywhere."""
+
+    def since(self, cursor: Cursor, worker: int = 0, workers: int = 1) -> Iterator[tuple[PackedBatch, Cursor]]: ...
+
+
 @dataclass(frozen=True)
 class Batches:
     """The endless sequence of batches of a run."""
@@ -126,8 +132,8 @@ class Batches:
         return Cursor(at.epoch + 1, 0, 0, at.made + 1)
 
 
-class _Stream(IterableDataset[tuple[PackedBatch, Cursor]]):
-    def __init__(self, batches: Batches, cursor: Cursor):
+class _Dataset(IterableDataset[tuple[PackedBatch, Cursor]]):
+    def __init__(self, batches: Stream, cursor: Cursor):
         self.batches, self.cursor = batches, cursor
 
     def __iter__(self) -> Iterator[tuple[PackedBatch, Cursor]]:
@@ -143,9 +149,9 @@ def _leave_signals_to_the_run(worker: int) -> None:
         signal.signal(number, signal.SIG_IGN)
 
 
-def load(batches: Batches, cursor: Cursor, *, workers: int, pin: bool = False) -> Iterator[tuple[PackedBatch, Cursor]]:
+def load(batches: Stream, cursor: Cursor, *, workers: int, pin: bool = False) -> Iterator[tuple[PackedBatch, Cursor]]:
     """The batches from `cursor` on, made ahead of use by `workers` processes (0: in this one, when asked for)."""
-    stream = _Stream(batches, cursor)
+    stream = _Dataset(batches, cursor)
     return iter(
         DataLoader(
             stream,

@@ -23,7 +23,7 @@ def tensors(heads: tuple[str, ...] = ("mlm", "nsp")) -> dict[str, Tensor]:
     out = names.to_theirs(BERT.encoder(SMALL), encoder.state_dict(), SMALL)
     for kind in heads:
         out |= names.to_theirs(BERT.heads[kind](SMALL, 0), objective.parts[kind].head.state_dict(), SMALL)
-    return {BERT.full(name, bare=False): tensor for name, tensor in out.items()}
+    return {BERT.full(name, CONFIG["architectures"][0]): tensor for name, tensor in out.items()}
 
 
 def write(folder: Path, state: Mapping[str, Tensor] | None, config: Mapping[str, Any] = CONFIG) -> Path:

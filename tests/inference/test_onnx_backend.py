@@ -10,8 +10,8 @@ from small_models import GOALS, VARIANTS, our_network
 from unmask.errors import UnmaskError
 from unmask.hub.files import save_model
 from unmask.inference.backend import TokenBatch
-from unmask.inference.pooling import MODES, Pooling
 from unmask.inference.torch_backend import TorchBackend
+from unmask.nn.pooling import MODES, Pooling
 
 pytest.importorskip("onnxruntime")
 

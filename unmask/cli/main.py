@@ -9,13 +9,14 @@ import traceback
 
 import typer
 
-from unmask.cli import corpus, demo, doctor, embed, explain, export, fill, pretrain, tokenizer
+from unmask.cli import corpus, demo, doctor, embed, explain, export, fill, finetune, predict, pretrain, tokenizer
 from unmask.errors import UnmaskError
 
 app = typer.Typer(
     name="unmask",
     help="Pre-train text encoders on your own corpus and put them to work.\n\n"
-    "The road: [bold]tokenizer train[/] → [bold]corpus build[/] → [bold]pretrain[/] → [bold]fill[/], [bold]export[/]. "
+    "The road: [bold]tokenizer train[/] → [bold]corpus build[/] → [bold]pretrain[/] → [bold]finetune[/], [bold]fill[/], "
+    "[bold]export[/]. "
     "[bold]unmask demo[/] walks all of it on text that is already on this machine.",
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -26,6 +27,9 @@ app.command("demo")(demo.demo)
 app.add_typer(tokenizer.app, name="tokenizer")
 app.add_typer(corpus.app, name="corpus")
 app.command("pretrain")(pretrain.pretrain)
+app.command("finetune")(finetune.finetune)
+app.command("evaluate")(predict.evaluate)
+app.command("predict")(predict.predict)
 app.command("fill")(fill.fill)
 app.command("embed")(embed.embed)
 app.command("explain")(explain.explain)

@@ -28,6 +28,7 @@ from unmask.config.run import (
     StableAdamW,
     Steps,
     Tokens,
+    Training,
     WarmupStableDecay,
 )
 from unmask.config.tasks import (
@@ -85,5 +86,6 @@ __all__ = [
     "Tagging",
     "Task",
     "Tokens",
+    "Training",
     "WarmupStableDecay",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from unmask.config.checks import positive, share
 from unmask.config.encoder import EncoderConfig
@@ -214,6 +214,27 @@ class Phase:
             )
 
 
+class Training(Protocol):
+    """What the training loop reads of a run's settings, whatever the run is for."""
+
+    @property
+    def seed(self) -> int: ...
+    @property
+    def batch(self) -> BatchSize: ...
+    @property
+    def until(self) -> Steps | Tokens | Minutes: ...
+    @property
+    def optimizer(self) -> Optimizer: ...
+    @property
+    def schedule(self) -> Schedule: ...
+    @property
+    def keeping(self) -> Keeping: ...
+    @property
+    def machine(self) -> Machine: ...
+    @property
+    def max_length(self) -> int: ...
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """A whole pre-training run. `start_from` names a model folder to go on from; empty starts with new weights.
@@ -250,6 +271,11 @@ class RunConfig:
             raise ValueError(f"examples.max_length {length} exceeds encoder.max_position_embeddings {positions}")
         if length > self.batch.tokens:
             raise ValueError(f"batch.tokens {self.batch.tokens} holds not one example of max_length {length}")
+
+    @property
+    def max_length(self) -> int:
+        """Tokens of the longest example."""
+        return self.examples.max_length
 
 
 def _check_goals(goals: tuple[Objectives, ...], examples: Examples, encoder: EncoderConfig) -> None:

@@ -6,7 +6,32 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from unmask.config.checks import positive, share
+from unmask.config.encoder import Activation
 from unmask.config.run import AdamW, Keeping, Linear, Machine, Optimizer, Schedule
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadShape:
+    """What lies between an encoder's states and the outputs of a task; each family's published classes have their own.
+
+    `pooling` makes one vector of a sequence: the state of its first or last token, or the mean of all; a token task takes
+    each state as it is. Then come dropout at `input_dropout`, a dense layer with `act` (None: no such layer), a norm where
+    it is `normed`, dropout at `dropout` and the linear layer that gives the outputs. A dropout below 0 is the encoder's
+    hidden_dropout_prob. `bias` is the dense layer's, `out_bias` the last one's.
+    """
+
+    pooling: Literal["first", "mean", "last"] = "first"
+    act: Activation | None = "tanh"
+    normed: bool = False
+    bias: bool = True
+    out_bias: bool = True
+    dropout: float = -1.0
+    input_dropout: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("dropout", "input_dropout"):
+            if getattr(self, name) > 1:
+                raise ValueError(f"{name} must not be above 1, not {getattr(self, name)}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,20 +87,21 @@ class Contrast:
     """Texts to vectors that are near where texts belong together (bi-encoder): InfoNCE with in-batch negatives.
 
     `temperature` divides the cosines (0.05 is a scale of 20). `dimensions` besides the full width are trained to serve on
-    their own (Matryoshka, Kusupati et al. 2022). `chunk_tokens` of a batch are in memory at a time (gradient caching, Gao
-    et al. 2021); 0: the whole batch.
+    their own (Matryoshka, Kusupati et al. 2022). A batch of more than `chunk_tokens` is computed in chunks, which takes a
+    third longer and less memory (gradient caching, Gao et al. 2021); 0: the whole batch at once. More negatives come of
+    larger batches only: the parts of an accumulated step have none in common.
     """
 
     kind: Literal["contrast"] = "contrast"
     pooling: Literal["mean", "cls", "weighted"] = "mean"
     temperature: float = 0.05
     dimensions: tuple[int, ...] = ()
-    chunk_tokens: int = 0
+    chunk_tokens: int = 8192
     query_prompt: str = ""
     document_prompt: str = ""
 
     def __post_init__(self) -> None:
-        positive(self, "temperature")
+        positive(self, "temperature", *(() if self.chunk_tokens == 0 else ("chunk_tokens",)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,11 @@ import difflib
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from unmask.config import EncoderConfig
+from unmask.config.tasks import HeadShape
 from unmask.errors import UnmaskError
 from unmask.hub.families import FAMILIES
 from unmask.hub.family import Family
@@ -31,13 +33,17 @@ def read_config(data: Mapping[str, Any], *, where: str = "config.json") -> tuple
 
 
 def choose_family(
-    config: EncoderConfig, heads: Mapping[str, Sequence[str]], decoder_layers: int, prefer: str = ""
+    config: EncoderConfig,
+    heads: Mapping[str, Sequence[str]],
+    decoder_layers: int,
+    prefer: str = "",
+    shapes: Mapping[str, HeadShape] = MappingProxyType({}),
 ) -> Family:
     """Where a model is saved: the family `prefer` if it can say it, else the one whose class has most of the heads."""
     speaking = [family for family in FAMILIES.values() if family.speaks(config)]
     if (preferred := FAMILIES.get(prefer)) and preferred in speaking:
         return preferred
-    return max(speaking, key=lambda family: len(family.kinds(heads, config, decoder_layers)))
+    return max(speaking, key=lambda family: len(family.kinds(heads, config, decoder_layers, shapes)))
 
 
 def read_json(path: Path) -> dict[str, Any]:

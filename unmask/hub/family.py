@@ -5,14 +5,42 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 from unmask.config import EncoderConfig, Rope
+from unmask.config.tasks import HeadShape
 from unmask.errors import UnmaskError
 from unmask.hub.fields import LIMITS, Fields, refusal
 from unmask.hub.names import Row
 
 HeadRows = Callable[[EncoderConfig, int], tuple[Row, ...]]  # the number is the decoder's layers
+
+# What the classes for a task are called behind the family's name, by the kind of our head.
+TASK_CLASSES = {
+    "classify": "ForSequenceClassification",
+    "tag": "ForTokenClassification",
+    "answer": "ForQuestionAnswering",
+}
+# Parts of a head that no class has, and without which the rest is still its class's head.
+BESIDE = ("positions.", "crf.")
+
+
+def _nothing(shape: HeadShape, config: EncoderConfig) -> dict[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True)
+class TaskClass:
+    """A family's class for a task: its tensors, for a number of outputs, and how its configuration spells the head's shape.
+
+    `write(shape, config)` may give nonsense for a shape that the class can't have, which `Family.kinds` finds out by
+    reading it back.
+    """
+
+    rows: Callable[[EncoderConfig, int], tuple[Row, ...]]
+    read: Callable[[Fields], HeadShape]
+    write: Callable[[HeadShape, EncoderConfig], dict[str, Any]] = _nothing
 
 
 @dataclass(frozen=True)
@@ -33,6 +61,8 @@ class Family:
     heads: Mapping[str, HeadRows]
     classes: Mapping[frozenset[str], str]
     tied: Mapping[str, str]  # second names of a tensor that may be stored: {second: first}
+    tasks: Mapping[str, TaskClass] = field(default_factory=dict)  # kind: its class, called as TASK_CLASSES says
+    prefixes: Mapping[str, str] = field(default_factory=dict)  # of classes with another prefix
     block: str = "encoder.layer.{i}."  # what block i's tensors are called
     blocks: str = "num_hidden_layers"  # our size that says how many there are
     decoder_block: str = ""  # the same for a decoder
@@ -68,23 +98,48 @@ class Family:
         same = replace(back, initializer=config.initializer, initializer_range=config.initializer_range)
         return meaning(same) == meaning(config)
 
-    def kinds(self, heads: Mapping[str, Sequence[str]], config: EncoderConfig, decoder_layers: int) -> frozenset[str]:
-        """The most of these heads (kind: names of its tensors) that one class has, tensor for tensor.
+    def kinds(
+        self,
+        heads: Mapping[str, Sequence[str]],
+        config: EncoderConfig,
+        decoder_layers: int,
+        shapes: Mapping[str, HeadShape] = MappingProxyType({}),
+    ) -> frozenset[str]:
+        """The most of these heads (kind: names of its tensors) that one class has, tensor for tensor; a task's head, if
+        there is one. `shapes` are those of the tasks' heads, where they are not what the names tell.
 
-        An enhanced mask decoder's table of places has no class; its MLM head is the same without it.
+        An enhanced mask decoder's table of places has no class, nor has a CRF; the head is the same without it.
         """
 
         def fits(kind: str) -> bool:
-            rows = self.heads[kind](config, decoder_layers)
+            rows = self.rows(kind, config, decoder_layers)
             needed, known = {row.ours for row in rows if not row.optional}, {row.ours for row in rows}
-            return needed <= set(heads[kind]) <= known | {"positions.weight"}
+            own = {name for name in heads[kind] if name in known or not name.startswith(BESIDE)}
+            return needed <= own <= known and self._has(kind, shapes, config)
 
-        fitting = {kind for kind in heads if kind in self.heads and fits(kind)}
+        fitting = {kind for kind in heads if kind in (*self.heads, *self.tasks) and fits(kind)}
         return next((kinds for kinds in self.classes if kinds <= fitting), frozenset())
 
-    def full(self, name: str, *, bare: bool) -> str:
-        """A name of ours-there as the class stores it."""
-        return name if bare or name.startswith(self.outside) else self.prefix + name
+    def rows(self, kind: str, config: EncoderConfig, number: int) -> tuple[Row, ...]:
+        """A head's rows; the number is that of the decoder's layers, or of a task's outputs."""
+        return self.tasks[kind].rows(config, number) if kind in self.tasks else self.heads[kind](config, number)
+
+    def _has(self, kind: str, shapes: Mapping[str, HeadShape], config: EncoderConfig) -> bool:
+        """Whether the class computes what a task's head of this shape does; dropout changes no answer."""
+        if kind not in self.tasks or kind not in shapes:
+            return True
+        fields = Fields({**self.write(config), **self.tasks[kind].write(shapes[kind], config)}, "")
+        try:
+            back = self.tasks[kind].read(fields)
+        except UnmaskError:
+            return False
+        return replace(back, dropout=0.0, input_dropout=0.0) == replace(shapes[kind], dropout=0.0, input_dropout=0.0)
+
+    def full(self, name: str, architecture: str) -> str:
+        """A name of ours-there as a class stores it."""
+        usual = "" if architecture == self.classes[frozenset()] else self.prefix
+        prefix = self.prefixes.get(architecture, usual)
+        return name if name.startswith(self.outside) else prefix + name
 
     def canonical(self, name: str) -> str:
         """A stored name without the class's prefix, and as newer files spell it."""
@@ -96,6 +151,11 @@ class Family:
             if name.endswith(old):
                 name = name.removesuffix(old) + new
         return name
+
+
+def task_classes(name: str, *kinds: str) -> dict[frozenset[str], str]:
+    """The classes of a family for these tasks, or for all of them; before the others, since who has one wants to use it."""
+    return {frozenset({kind}): name + TASK_CLASSES[kind] for kind in kinds or TASK_CLASSES}
 
 
 def meaning(config: EncoderConfig) -> EncoderConfig:

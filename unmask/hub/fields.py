@@ -57,9 +57,10 @@ HARMLESS = frozenset(
     mask_token_id max_length n_ctx prefix sep_token_id unk_token_id"""
     # how new weights begin
     """ classifier_init_range decoder_init_range initializer_cutoff_factor initializer_factor initializer_range"""
-    # heads of later tasks
-    """ classifier_dropout classifier_dropout_prob classifier_pooling finetuning_task id2label label2id num_labels
-    pooler_dropout pooler_hidden_act pooler_hidden_size problem_type summary_activation summary_first_dropout
+    # heads of tasks: read where there is one, or one is asked for (task_heads.py)
+    """ classifier_dropout classifier_dropout_prob classifier_pooling cls_dropout finetuning_task id2label label2id num_labels
+    pooler_dropout pooler_hidden_act pooler_hidden_size problem_type sbert_ce_default_activation_function
+    sentence_transformers summary_activation summary_first_dropout
     summary_last_dropout summary_proj_to_labels summary_type summary_use_proj task_specific_params"""
     # left over in published files from code that no longer reads them
     """ cross_attention_hidden_size directionality down_scale_factor gap_size is_composition net_structure_type

@@ -7,9 +7,10 @@ heads.safetensors under our own names, and the generator that trained the model 
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +19,32 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from unmask.config import EncoderConfig
+from unmask.config.tasks import HeadShape
 from unmask.errors import DamagedError, UnmaskError
 from unmask.files import MANIFEST, file_sha256, read_manifest, write_folder
 from unmask.hub import configs, names
-from unmask.hub.family import Family
-from unmask.hub.match import Asked, match_tensors
-from unmask.hub.tensors import WEIGHTS, files_of, find_tensors, read_tensors, require_floats, tensors_in
+from unmask.hub.family import TASK_CLASSES, Family
+from unmask.hub.folder_heads import (
+    BESIDE,
+    HEADS,
+    about_others,
+    asked,
+    bare_heads,
+    beginnings,
+    read_task_settings,
+    task_settings,
+    with_other_heads,
+)
+from unmask.hub.match import match_tensors
+from unmask.hub.task_heads import SHAPES, ProblemType, TaskSettings, head_kind, head_shape, shape_beside
+from unmask.hub.tensors import WEIGHTS, files_of, find_tensors, read_tensors
 from unmask.hub.weights import State, Weights, gather
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Joint
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.tokenizer_files import has_tokenizer
 
-ORIGIN, HEADS, GENERATOR = "unmask.json", "heads.safetensors", "generator"
+ORIGIN, GENERATOR = "unmask.json", "generator"
 FORMAT = {"format": "unmask-model", "version": 1}
 
 
@@ -39,8 +53,9 @@ class LoadedModel:
     """What a folder held, under our names, in fp32 on the CPU.
 
     `heads` has the tensors of each head that is whole by the kind of its objective, or "pooler" (a PairHead's first layer)
-    where that is all there is. `missing` and `unexpected` are names of the other side: parts of the pre-training model
-    that the folder lacks, and what it holds besides.
+    where that is all there is; the head of a class for a task under "classify", "tag" or "answer". `missing` and
+    `unexpected` are names of the other side: parts of the pre-training model that the folder lacks, and what it holds
+    besides. `beginnings` are, for a task that it has no head of, tensors that a new one starts from in transformers.
     """
 
     config: EncoderConfig
@@ -52,10 +67,31 @@ class LoadedModel:
     generator_folder: Path | None
     about: dict[str, Any]  # unmask.json; empty for a folder of others
     model_type: str
+    settings: dict[str, Any]  # config.json
+    folder: Path
+    task: TaskSettings = TaskSettings()  # what the outputs of its task's head are
+    beginnings: dict[str, State] = field(default_factory=dict)
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Of a task's outputs, in order; LABEL_0 … where the folder names none, () where it has no such head."""
+        return self.task.labels
+
+    @property
+    def problem_type(self) -> ProblemType | None:
+        """What the outputs for a sequence are, where the folder says so."""
+        return self.task.problem_type
+
+    def head_shape(self, kind: str) -> HeadShape:
+        """What a task's head looks like in this folder, or a new one should: that of the family's class, with what
+        config.json says of it. UnmaskError for settings we can't compute with. `kind` is an objective's ("regress")."""
+        beside = shape_beside(self.about, head_kind(kind), str(self.folder / ORIGIN))
+        return beside or head_shape(self.model_type, kind, self.settings, str(self.folder / "config.json"))
 
     def weights(self) -> Weights:
         """The same as `save_weights` takes it, with its generator; a generator has none of its own."""
-        own = Weights(self.config, self.encoder, self.heads, None, self.model_type)
+        shapes = {kind: self.head_shape(kind) for kind in self.heads if kind in TASK_CLASSES}
+        own = Weights(self.config, self.encoder, self.heads, None, self.model_type, self.task, shapes)
         if self.generator_folder is None:
             return own
         g = load_model(self.generator_folder)
@@ -71,12 +107,16 @@ def save_model(
     about: Mapping[str, Any],
     card: str | None = None,
     replace: bool = True,
+    task: TaskSettings = TaskSettings(),
+    model_type: str = "",
 ) -> None:
     """Writes a model folder, whole or not at all; configuration and heads decide which class it is.
 
-    Raises UnmaskError for a tensor that is not finite, and the errors of `write_folder`.
+    `task` says what the outputs of a task's head are. `model_type` is the family the model came from, kept where it can say
+    it. Raises UnmaskError for a tensor that is not finite or labels that are not those of the head, and the errors of
+    `write_folder`.
     """
-    weights = gather(encoder, objective)
+    weights = dataclasses.replace(gather(encoder, objective), task=task, model_type=model_type)
     save_weights(folder, weights, tokenizer_folder=tokenizer_folder, about=about, card=card, replace=replace)
 
 
@@ -111,22 +151,27 @@ def load_model(folder: Path) -> LoadedModel:
     settings = configs.read_json(folder / "config.json")
     family, config = configs.read_config(settings, where=str(folder / "config.json"))
     stored = find_tensors(folder, settings.get("architectures"))
-    found = match_tensors(stored, Asked(family, config, _decoder_layers(settings, config), folder))
+    found = match_tensors(stored, asked(stored, settings, family, config, folder))
     about = configs.read_json(folder / ORIGIN) if (folder / ORIGIN).exists() else {}
     _check_manifest(folder, about, files_of(stored))
     theirs = read_tensors(found.tensors)
     heads = {kind: names.to_ours(rows, theirs, config) for kind, rows in found.heads.items()}
+    heads = bare_heads(about, config) | with_other_heads(heads, folder) if about else heads
     generator = folder / GENERATOR
     return LoadedModel(
         config,
         names.to_ours(family.encoder(config), theirs, config),
-        _bare_heads(about, config) | _with_other_heads(heads, folder) if about else heads,
+        heads,
         found.missing,
         found.unexpected,
         folder if has_tokenizer(folder) else None,
         generator if (generator / "config.json").is_file() else None,
         about,
         family.model_type,
+        settings,
+        folder,
+        read_task_settings(settings, heads, folder),
+        beginnings(family, theirs, config),
     )
 
 
@@ -144,14 +189,13 @@ def _write_model(
     """config.json, tensors, unmask.json and tokenizer, in a folder that is there; returns the family it is of."""
     config, layers = weights.config, weights.decoder_layers
     heads = {kind: list(state) for kind, state in weights.heads.items()}
-    family = configs.choose_family(config, heads, layers, prefer or weights.model_type)
-    kinds = family.kinds(heads, config, layers)
+    family = configs.choose_family(config, heads, layers, prefer or weights.model_type, weights.shapes)
+    kinds = family.kinds(heads, config, layers, weights.shapes)
     architecture = family.classes[kinds]
-    bare = architecture == family.classes[frozenset()]
     tensors = names.to_theirs(family.encoder(config), weights.encoder, config)
     inside: set[tuple[str, str]] = set()
     for kind in kinds:
-        rows = [row for row in family.heads[kind](config, layers) if row.ours in weights.heads[kind]]
+        rows = [row for row in family.rows(kind, config, layers) if row.ours in weights.heads[kind]]
         tensors |= names.to_theirs(rows, weights.heads[kind], config)
         inside |= {(kind, row.ours) for row in rows}
     for second, first in family.tied.items():
@@ -163,14 +207,18 @@ def _write_model(
         for name, tensor in state.items()
         if (kind, name) not in inside
     }
-    _write_tensors({family.full(name, bare=bare): t for name, t in tensors.items()}, folder / WEIGHTS)
+    _write_tensors({family.full(name, architecture): t for name, t in tensors.items()}, folder / WEIGHTS)
     if others:
         _write_tensors(others, folder / HEADS)
     settings = {**_general(architecture, family), **family.write(config), **_token_ids(family, tokenizer_folder)}
+    settings |= task_settings(weights, family, kinds)
     if layers and family.decoder_block:  # elsewhere the decoder lies beside, and its tensors tell
         settings["num_decoder_layers"] = layers
     _write_json(folder / "config.json", settings)
-    _write_json(folder / ORIGIN, {**FORMAT, **about, "heads": sorted(heads)})
+    told = {name: value for name, value in about.items() if name not in (BESIDE, SHAPES)}
+    _write_json(
+        folder / ORIGIN, {**FORMAT, **told, "heads": sorted(heads), **about_others(others, weights.shapes, kinds)}
+    )
     if tokenizer_folder is not None:
         _write_tokenizer(tokenizer_folder, folder, config)
     return family
@@ -199,37 +247,6 @@ def _token_ids(family: Family, tokenizer_folder: Path | None) -> dict[str, Any]:
         return dict.fromkeys(family.token_ids)
     vocabulary = Tokenizer.load(tokenizer_folder).vocabulary()
     return {field: getattr(vocabulary, f"{role}_token_id") for field, role in family.token_ids.items()}
-
-
-def _decoder_layers(settings: Mapping[str, Any], config: EncoderConfig) -> int:
-    found = settings.get("num_decoder_layers")
-    whole = isinstance(found, int) and not isinstance(found, bool) and 0 < found <= 1 << 10
-    return int(found) if whole and found is not None else config.num_hidden_layers
-
-
-def _bare_heads(about: Mapping[str, Any], config: EncoderConfig) -> dict[str, State]:
-    """A head that is the tied matrix and nothing else has no tensors: only unmask.json knows that there was one."""
-    listed = about.get("heads")
-    bare = config.tie_word_embeddings and not config.head_transform and not config.head_bias
-    return {kind: {} for kind in ("mlm", "causal") if bare and isinstance(listed, list) and kind in listed}
-
-
-def _with_other_heads(heads: dict[str, State], folder: Path) -> dict[str, State]:
-    """What lies in heads.safetensors besides: whole heads, and parts of heads that their class knows nothing of."""
-    if not (folder / HEADS).is_file():
-        return heads
-    stored = tensors_in(folder / HEADS)
-    require_floats(stored)
-    for name, tensor in read_tensors({entry.name: entry for entry in stored}).items():
-        kind, _, rest = name.partition(".")
-        if rest in heads.setdefault(kind, {}):
-            raise UnmaskError(
-                f"{name} is in {HEADS} and in {WEIGHTS} too",
-                where=str(folder),
-                do="use a folder that holds one model only",
-            )
-        heads[kind][rest] = tensor
-    return heads
 
 
 def _write_tokenizer(source: Path, target: Path, config: EncoderConfig) -> None:

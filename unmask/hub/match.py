@@ -38,6 +38,8 @@ class Asked:
     config: EncoderConfig
     decoder_layers: int
     folder: Path
+    outputs: int = 1  # of the task's head
+    task: str = ""  # what the class named there is for ("classify", …): a class with this one head
 
     @property
     def encoder(self) -> tuple[Row, ...]:
@@ -46,8 +48,10 @@ class Asked:
 
     @property
     def heads(self) -> dict[str, tuple[Row, ...]]:
-        """Each head's rows."""
-        return {kind: rows(self.config, self.decoder_layers) for kind, rows in self.family.heads.items()}
+        """Each head's rows. The names of a task's head are those of other heads in part, so there is no looking for both."""
+        kinds = [kind for kind in self.family.heads if kind == "pooler" or not self.task]
+        heads = {self.task: self.family.rows(self.task, self.config, self.outputs)} if self.task else {}
+        return heads | {kind: self.family.rows(kind, self.config, self.decoder_layers) for kind in kinds}
 
     def shapes(self, rows: Sequence[Row]) -> dict[str, tuple[int, ...]]:
         """The names in the files with their shapes."""

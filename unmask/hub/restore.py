@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 from torch import Tensor, nn
 
 from unmask.config import EncoderConfig
 from unmask.errors import UnmaskError
-from unmask.hub.family import meaning
+from unmask.hub.family import TASK_CLASSES, meaning
 from unmask.hub.files import LoadedModel, load_model
-from unmask.hub.weights import TABLES, State
+from unmask.hub.task_heads import head_kind
+from unmask.hub.weights import TABLES, State, head_state
 from unmask.nn.encoder import Encoder
-from unmask.objectives.base import Joint
+from unmask.objectives.base import Joint, Objective
 from unmask.objectives.replaced import ReplacedTokenObjective
 
 # Settings that two models may differ in and still share weights.
@@ -24,18 +26,24 @@ GENERATOR_ADVICE = (
 )
 
 
-def restore_into(encoder: Encoder, objective: Joint | None, loaded: LoadedModel) -> list[str]:
+def restore_into(
+    encoder: Encoder, objective: Joint | None, loaded: LoadedModel, labels: Sequence[str] | None = None
+) -> list[str]:
     """Copies the folder's weights into a network; returns the parameters of heads it had nothing for.
 
-    Those keep the values they had ("mlm.transform.dense.weight", …). A generator comes from the folder's own. Raises
-    UnmaskError when the two encoders differ.
+    Those keep the values they had ("mlm.transform.dense.weight", …). A generator comes from the folder's own; `labels` are
+    those of a task: see `restore_head`. Raises UnmaskError when the two encoders differ, or two heads do.
     """
     _require_same(encoder.config, loaded.config, "set encoder.{name}={value}")
     encoder.load_state_dict(loaded.encoder)
     new = []
     for kind, part in {} if objective is None else objective.members().items():
+        if head_kind(kind) in TASK_CLASSES:
+            new += restore_head(part, loaded, kind, labels)
+            continue
         pooler = loaded.heads.get("pooler", {}) if kind in ("nsp", "sop") else {}
-        new += fill_head(part.get_submodule("head"), loaded.heads.get(kind) or pooler, kind)
+        if head_state(part, kind):
+            new += fill_head(part.get_submodule("head"), loaded.heads.get(kind) or pooler, kind)
         if isinstance(part, ReplacedTokenObjective):
             new += _restore_generator(encoder, part, loaded)
     return new
@@ -54,6 +62,28 @@ def _restore_generator(encoder: Encoder, part: ReplacedTokenObjective, loaded: L
         new = fill_head(head, generator.heads.get("mlm", {}), "rtd.mlm")
     encoder.load_state_dict(part.unsettle(loaded.encoder))
     return new
+
+
+def restore_head(
+    objective: Objective, loaded: LoadedModel, kind: str, labels: Sequence[str] | None = None
+) -> list[str]:
+    """Copies a task's head into its objective, with a CRF or LSTM beside it; returns the parameters the folder had nothing for.
+
+    The head is taken over where the folder's labels are `labels`, in this order (None: whatever they are); otherwise what
+    stands before its outputs, as transformers does: BERT's pooler, ModernBERT's dense layer. Raises UnmaskError for a head
+    with other parts or shapes than this one.
+    """
+    state, own = loaded.heads.get(head_kind(kind)), head_state(objective, kind)
+    if state is None or (labels is not None and tuple(labels) != loaded.labels):
+        state = {k: v for k, v in loaded.beginnings.get(head_kind(kind), {}).items() if k in own}
+    if unknown := [name for name in state if name not in own]:
+        raise UnmaskError(
+            f"{kind}.{unknown[0]} is part of the model to go on from, but not of this run's head",
+            do="give the task the settings that model was trained with",
+        )
+    inside = objective.state_dict().keys()
+    named = {f"head.{name}" if f"head.{name}" in inside else name: tensor for name, tensor in state.items()}
+    return fill_head(objective, named, kind)
 
 
 def fill_head(head: nn.Module, state: State, name: str) -> list[str]:

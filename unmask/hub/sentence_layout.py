@@ -1,4 +1,4 @@
-"""What sentence-transformers writes around a model: where it lies, how its states become one vector, its prompts.
+"""What sentence-transformers keeps around a model: where it lies, how its states become one vector, its prompts.
 
 Only JSON is read. A module that is not the library's own would be code to run, so the folder is refused.
 """
@@ -66,6 +66,31 @@ def read_sentence_layout(folder: Path) -> SentenceLayout:
         places["Transformer"], modes, include_prompt, "Normalize" in places, prompts=prompts, default_prompt=default
     )
     return _with_length(layout)
+
+
+def write_sentence_layout(layout: SentenceLayout, hidden_size: int) -> None:
+    """Writes modules.json and what it names into `layout.model_folder`, in the spelling that all versions of
+    sentence-transformers read. `default_prompt` must be one of the prompts or empty."""
+    folder = layout.model_folder
+    assert [mode for mode in SWITCHES.values() if mode in layout.pooling] == list(layout.pooling), "in their order"
+    kinds = [("Transformer", ""), ("Pooling", "1_Pooling"), *([("Normalize", "2_Normalize")] * layout.normalize)]
+    _write_json(
+        folder / MODULES,
+        [
+            {"idx": at, "name": str(at), "path": path, "type": f"{THEIRS}models.{kind}"}
+            for at, (kind, path) in enumerate(kinds)
+        ],
+    )
+    (folder / "1_Pooling").mkdir(exist_ok=True)
+    switches = {switch: mode in layout.pooling for switch, mode in SWITCHES.items()}
+    width = {"word_embedding_dimension": hidden_size}
+    _write_json(folder / "1_Pooling" / "config.json", {**width, **switches, "include_prompt": layout.include_prompt})
+    _write_json(folder / LENGTH, {"max_seq_length": layout.max_length, "do_lower_case": layout.lowercase})
+    default = (
+        {text: name for name, text in layout.prompts.items()}[layout.default_prompt] if layout.default_prompt else None
+    )
+    prompts = {"prompts": dict(layout.prompts), "default_prompt_name": default}
+    _write_json(folder / PROMPTS, {"model_type": "SentenceTransformer", **prompts, "similarity_fn_name": "cosine"})
 
 
 def _modules(folder: Path) -> list[tuple[str, Path]]:
@@ -145,3 +170,7 @@ def _read_if_there(path: Path) -> dict[str, Any]:
 def _is_length(limit: object) -> bool:
     """transformers writes 10³⁰ for "any"."""
     return isinstance(limit, int) and not isinstance(limit, bool) and 0 < limit < 1 << 31
+
+
+def _write_json(path: Path, content: object) -> None:
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -8,8 +8,12 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from unmask.config import EncoderConfig
+from unmask.config.tasks import HeadShape
+from unmask.hub.family import TASK_CLASSES
+from unmask.hub.task_heads import TaskSettings, head_kind
 from unmask.nn.encoder import Encoder
-from unmask.objectives.base import Joint
+from unmask.nn.heads import TaskHead
+from unmask.objectives.base import Joint, Objective
 from unmask.objectives.replaced import ReplacedTokenObjective
 
 State = dict[str, Tensor]
@@ -26,6 +30,8 @@ class Weights:
     heads: Mapping[str, State] = field(default_factory=dict)
     generator: Weights | None = None
     model_type: str = ""  # the family it came from, and goes back to where that can say it
+    task: TaskSettings = TaskSettings()  # what the outputs of a task's head are
+    shapes: Mapping[str, HeadShape] = field(default_factory=dict)  # of tasks' heads; else what their tensors tell
 
     @property
     def decoder_layers(self) -> int:
@@ -44,10 +50,21 @@ def gather(encoder: Encoder, objective: Joint | None, config: EncoderConfig | No
     if objective is None:
         return Weights(config, state)
     members = objective.members()
-    heads = {kind: dict(part.get_submodule("head").state_dict()) for kind, part in members.items()}
+    heads = {head_kind(kind): head_state(part, kind) for kind, part in members.items()}
+    shapes = {
+        head_kind(kind): m.shape for kind, part in members.items() for m in part.children() if isinstance(m, TaskHead)
+    }
     replaced = members.get("rtd")
     generator = _generator(replaced, state, config) if isinstance(replaced, ReplacedTokenObjective) else None
-    return Weights(config, objective.settle(state), heads, generator)
+    return Weights(config, objective.settle(state), heads, generator, shapes=shapes)
+
+
+def head_state(part: Objective, kind: str) -> State:
+    """What a folder keeps of an objective: its part `head`; of a task all there is, what stands beside the head too."""
+    if head_kind(kind) in TASK_CLASSES:
+        return {name.removeprefix("head."): tensor for name, tensor in part.state_dict().items()}
+    head = dict(part.named_children()).get("head")
+    return {} if head is None else dict(head.state_dict())
 
 
 def _generator(objective: ReplacedTokenObjective, encoder: State, config: EncoderConfig) -> Weights:

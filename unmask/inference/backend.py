@@ -11,7 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from unmask.inference.pooling import Pooling
+from unmask.nn.pooling import Pooling
 
 
 @dataclass(frozen=True, eq=False)

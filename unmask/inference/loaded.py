@@ -21,9 +21,9 @@ from unmask.hub.files import build_encoder, load_model
 from unmask.hub.sentence_layout import SentenceLayout, read_sentence_layout
 from unmask.inference.backend import Backend, TokenBatch
 from unmask.inference.batches import token_batches
-from unmask.inference.pooling import Mode, Pooling
 from unmask.inference.tokens import TextEncoder
 from unmask.inference.torch_backend import TorchBackend
+from unmask.nn.pooling import Mode, Pooling
 from unmask.progress import Progress, quiet
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.tokenizer_files import has_tokenizer

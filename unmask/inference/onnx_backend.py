@@ -18,7 +18,7 @@ from unmask.hub.onnx.graph import HIDDEN
 from unmask.hub.onnx.session import open_session
 from unmask.inference.backend import TokenBatch
 from unmask.inference.batches import CPU_TOKENS
-from unmask.inference.pooling import Pooling, pool
+from unmask.nn.pooling import Pooling, pool
 
 if TYPE_CHECKING:
     import onnxruntime

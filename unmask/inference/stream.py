@@ -12,8 +12,8 @@ from pathlib import Path
 
 from unmask.errors import CannotWriteError
 from unmask.inference.loaded import Loaded
-from unmask.inference.pooling import Mode
 from unmask.inference.writers import DType, vector_writer
+from unmask.nn.pooling import Mode
 from unmask.progress import Progress, quiet
 from unmask.text.documents import Document, Reading, ReadOptions, ReadReport
 from unmask.text.reader import find_sources, read_documents

@@ -12,9 +12,9 @@ from unmask.batch import PackedBatch
 from unmask.errors import UnmaskError
 from unmask.inference.backend import TokenBatch
 from unmask.inference.batches import CPU_TOKENS
-from unmask.inference.pooling import Pooling, pool
 from unmask.nn.encoder import Encoder
 from unmask.nn.kernels.linear import pack
+from unmask.nn.pooling import Pooling, pool
 from unmask.train.machine import autocast
 
 GPU_TOKENS = 32768

@@ -77,6 +77,9 @@ class Collection:
     queries: dict[str, str]
     relevant: dict[str, dict[str, int]]
     titles: dict[str, str] = field(default_factory=dict)
+    source: str = ""  # the file of the judgements
+    understood: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
 
 Record = TypeVar("Record")

@@ -27,6 +27,9 @@ def initialise(module: nn.Module, config: EncoderConfig, generator: torch.Genera
             nn.init.trunc_normal_(part.weight, 0.0, std, -2 * std, 2 * std, generator=generator)
         if isinstance(part, nn.Linear | nn.Conv1d) and part.bias is not None:
             nn.init.zeros_(part.bias)
+        if isinstance(part, nn.LSTM):  # as torch begins one, but from our generator
+            for parameter in part.parameters():
+                nn.init.uniform_(parameter, -(part.hidden_size**-0.5), part.hidden_size**-0.5, generator=generator)
     if config.initializer == "t5":
         _shrink_queries(module)
 

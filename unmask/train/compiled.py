@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from unmask.batch import Layout
-from unmask.config import RunConfig
+from unmask.config import Training
 from unmask.errors import UnmaskError
 from unmask.nn.attention import Attention
 from unmask.nn.encoder import MULTIPLE, Block, Encoder
@@ -37,13 +37,13 @@ VARIANTS = 64  # graphs of one function: sizes, networks (a generator's), phases
 Turn = Callable[[Tensor, int, Tensor, Tensor], Tensor]
 
 
-def filled_tokens(run: RunConfig) -> int:
+def filled_tokens(run: Training) -> int:
     """Training batches are filled up to a multiple of this: all to the same size, unless one example is a large part of them.
 
     A batch may go beyond its budget by one example. Where that is much, filling all to the same size would cost more than a
     few sizes do.
     """
-    most, longest = run.batch.tokens + run.examples.max_length, run.examples.max_length
+    most, longest = run.batch.tokens + run.max_length, run.max_length
     unit = most if 4 * longest <= run.batch.tokens else most / SIZES
     return MULTIPLE * math.ceil(unit / MULTIPLE)
 

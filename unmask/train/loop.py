@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from typing import Any
@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from unmask.batch import PackedBatch
-from unmask.config import Minutes, RunConfig
+from unmask.config import Minutes, Training
 from unmask.errors import DamagedError, UnmaskError
-from unmask.loader import Batches, Cursor, load
+from unmask.loader import Cursor, Stream, load
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Objective
 from unmask.train.checkpoint import Checkpoints
@@ -64,10 +64,10 @@ class Part:
 
 
 def fit(
-    run: RunConfig,
+    run: Training,
     encoder: Encoder,
     objective: Objective,
-    batches: Batches,
+    batches: Stream,
     journal: Journal,
     checkpoints: Checkpoints,
     *,
@@ -75,30 +75,38 @@ def fit(
     flops: Callable[[PackedBatch], float],
     stop: StopRequest,
     part: Part = Part(),  # noqa: B008 frozen
+    scales: Mapping[str, float] | None = None,
+    patience: int = 0,
 ) -> Outcome:
     """Trains until the budget of `run`, or of the phase that it is the settings of, is spent or `stop` is set.
 
+    `scales` are of the learning rate, by parameter. Where an evaluation gives a `score` (higher is better), it decides which
+    checkpoint is best, else the loss; `patience` evaluations in a row that are no better end the training early (0: never).
     Goes on from the newest whole checkpoint if there is one; where that is the end of the phase before, this phase begins.
     """
-    return _Run(run, encoder, objective, batches, journal, checkpoints, evaluate, flops, stop, part).go()
+    return _Run(
+        run, encoder, objective, batches, journal, checkpoints, evaluate, flops, stop, part, scales or {}, patience
+    ).go()
 
 
 @dataclass(eq=False)
 class _Run:
-    run: RunConfig
+    run: Training
     encoder: Encoder
     objective: Objective
-    batches: Batches
+    batches: Stream
     journal: Journal
     checkpoints: Checkpoints
     evaluate: Evaluate
     flops: Callable[[PackedBatch], float]
     stop: StopRequest
     part: Part
+    scales: Mapping[str, float]
+    patience: int
 
     def __post_init__(self) -> None:
         saved = f"the last checkpoint is in {self.checkpoints.folder}"
-        self.stepper = Stepper(self.run, self.encoder, self.objective, self.journal, saved)
+        self.stepper = Stepper(self.run, self.encoder, self.objective, self.journal, saved, self.scales)
         self.state = State()
         self.plan = Plan(self.run.until, tokens_per_step=self.run.batch.tokens * self.run.batch.accumulate)
         self.peak = matmul_peak(self.stepper.device, self.stepper.dtype)
@@ -120,9 +128,12 @@ class _Run:
         self._plan_first()
         if self._progress() < 1:
             self._train()
-        return Outcome(
-            self.state.step, self.state.tokens, self.state.seconds, self._progress() >= 1, self.stop.exit_code
-        )
+        finished = self._progress() >= 1 or self._is_enough()
+        return Outcome(self.state.step, self.state.tokens, self.state.seconds, finished, self.stop.exit_code)
+
+    def _is_enough(self) -> bool:
+        """Whether the last evaluations were no better than one before them."""
+        return 0 < self.patience <= self.state.worse
 
     def _begin_phase(self) -> None:
         assert self.state.began.phase == self.part.number - 1, "phases follow one another"
@@ -144,7 +155,7 @@ class _Run:
         stream = load(self.batches, self.state.cursor, workers=workers, pin=pin)
         every = max(1, self.plan.first_estimate() // 2000)  # enough points for a curve, however long the phase
         clock, saved = Interval(), time.monotonic()
-        while self._progress() < 1:
+        while self._progress() < 1 and not self._is_enough():
             before = self._progress()
             norm = self._step(stream, clock)
             self.state.seconds = self._seconds()
@@ -154,8 +165,7 @@ class _Run:
                 self.journal.write(self._record(float(norm), clock))
                 clock = Interval()
             if due:
-                loss = self._measure()
-                self._save(loss)
+                self._save(self._measure())
                 clock, saved = Interval(), time.monotonic()
             elif self.stop.signal or time.monotonic() - saved > 60 * self.run.keeping.save_minutes:
                 self._save(None)
@@ -281,6 +291,7 @@ class _Run:
         }
 
     def _measure(self) -> float:
+        """Evaluates; returns what is the lower the better: the loss, or the negative score."""
         start = time.monotonic()
         records = self.evaluate(self.state.step)
         for record in records:
@@ -288,14 +299,16 @@ class _Run:
         self._replan(time.monotonic() - start)
         self.state.seconds = self._seconds()
         loss = float(records[0]["loss"])
+        aim = -float(records[0].get("score", -loss))
         if not math.isfinite(loss):
             raise Diverged(
                 f"the held-out loss is not a finite number after step {self.state.step}",
                 do="lower optimizer.learning_rate",
             )
-        return loss
+        self.state.note(aim)
+        return aim
 
-    def _save(self, loss: float | None) -> None:
+    def _save(self, aim: float | None) -> None:
         self.stepper.confirm()
         state = self.state.plain() | {
             "legs": [asdict(leg) for leg in self.plan.legs],
@@ -305,7 +318,7 @@ class _Run:
         }
         # written before, so that no kill can part the two: a run that falls back forgets what came after its checkpoint
         self.journal.write({"kind": "checkpoint", "step": self.state.step, "path": f"steps/{self.state.step:010d}"})
-        comparable = loss if self.part.last else None  # phases measure different things: the best is one of the last
+        comparable = aim if self.part.last else None  # phases measure different things: the best is one of the last
         self.checkpoints.save(self.state.step, self.stepper.tensors(), state, loss=comparable)
 
     def _restore(self) -> bool:

@@ -39,7 +39,13 @@ class Muon(torch.optim.Optimizer):
         betas: tuple[float, float],
         epsilon: float,
     ) -> None:
-        first = {"params": list(matrices), "lr": learning_rate, "momentum": momentum, "weight_decay": weight_decay}
+        first = {
+            "params": list(matrices),
+            "lr": learning_rate,
+            "momentum": momentum,
+            "weight_decay": weight_decay,
+            "scale": 1.0,
+        }
         super().__init__([first], {})
         self.parts = dict(matrices)
         self.adamw = torch.optim.AdamW(others, lr=learning_rate, betas=betas, eps=epsilon, fused=True)

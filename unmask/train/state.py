@@ -33,6 +33,13 @@ class State:
     sums: dict[str, list[Any]] = field(default_factory=dict)  # losses since the last record: [total, count]
     padding: list[float] = field(default_factory=lambda: [0.0, 0])  # since the last record: [sum of shares, batches]
     began: Border = Border()
+    best: float | None = None  # of the evaluations so far in this phase, the lower the better
+    worse: int = 0  # evaluations since that one
+
+    def note(self, aim: float) -> None:
+        """Takes in an evaluation."""
+        better = self.best is None or aim < self.best
+        self.best, self.worse = (aim, 0) if better else (self.best, self.worse + 1)
 
     def add(self, sums: Mapping[str, tuple[Tensor, int]]) -> None:
         """Adds the losses of a step; the totals stay on their device until somebody asks for `losses`."""
@@ -59,6 +66,8 @@ class State:
             dict(saved["sums"]),
             saved["padding"],
             Border(**saved["began"]),
+            saved.get("best"),
+            saved.get("worse", 0),
         )
 
     def next_phase(self) -> State:

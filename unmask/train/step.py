@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from unmask.batch import PackedBatch
-from unmask.config import RunConfig
+from unmask.config import Training
 from unmask.errors import UnmaskError
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Losses, Objective, combine
@@ -61,16 +61,20 @@ class Unseen(NamedTuple):
 class Stepper:
     """The network on its device with its optimizer; `last_good` says where the last checkpoint is, for error messages.
 
+    Parameters that want no gradient stay as they are. `scales` multiply the learning rate of single parameters
+    ("encoder.blocks.0.attention.qkv.weight"); the rest have 1.
+
     On a CPU every loss and every gradient is looked at before it moves the weights. On a GPU a look would make the device wait
     for the program: there a step is looked at when the next one is on its way, and before anything is recorded, measured or
     saved (`confirm`). A step that was no number has then moved the weights in memory, but reaches no file.
     """
 
-    run: RunConfig
+    run: Training
     encoder: Encoder
     objective: Objective
     journal: Journal
     last_good: str
+    scales: Mapping[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.device = choose_device(self.run.machine)
@@ -84,7 +88,7 @@ class Stepper:
             compile_networks(self.encoder, self.objective, tokens=filled_tokens(self.run))
         self.parameters = _named_parameters(encoder=self.encoder, objective=self.objective)
         matrices = hidden_matrices(encoder=self.encoder, objective=self.objective)
-        self.optimizer = build_optimizer(self.run.optimizer, self.parameters, matrices)
+        self.optimizer = build_optimizer(self.run.optimizer, self.parameters, matrices, self.scales)
         self.scaler = torch.amp.GradScaler(self.device.type, enabled=self.dtype == torch.float16)
         self.unseen: Unseen | None = None
         self.losses: list[Tensor] = []
@@ -121,7 +125,7 @@ class Stepper:
         if self.waits:
             self.confirm()
         for group in self.optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group["scale"]
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.forget()
@@ -175,7 +179,12 @@ class Stepper:
 
 
 def _named_parameters(**modules: nn.Module) -> dict[str, nn.Parameter]:
-    return {f"{name}.{key}": p for name, module in modules.items() for key, p in module.named_parameters()}
+    return {
+        f"{name}.{key}": p
+        for name, module in modules.items()
+        for key, p in module.named_parameters()
+        if p.requires_grad
+    }
 
 
 def _broken_rows(encoder: Encoder, objective: Objective, batch: PackedBatch) -> set[int]:

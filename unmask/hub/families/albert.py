@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unmask.config import EncoderConfig
+from unmask.config.tasks import HeadShape
 from unmask.hub.families import bert
-from unmask.hub.family import Family
+from unmask.hub.family import Family, TaskClass, task_classes
 from unmask.hub.fields import LIMITS, Fields, refusal
 from unmask.hub.names import Row, linear, norm
 
@@ -73,15 +74,38 @@ def _sop(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return (*_pooler(config, 0), *linear("out", "sop_classifier.classifier", 2, H))
 
 
+def _classify(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+    return (*_pooler(config, 0), *linear("out", "classifier", outputs, H))
+
+
+def _dropout(f: Fields) -> float:
+    """Its name and its default are its own; null is hidden_dropout_prob."""
+    told = "classifier_dropout_prob" not in f.data or f.value("classifier_dropout_prob") is not None
+    return f.fraction("classifier_dropout_prob", 0.1) if told else -1.0
+
+
+def _write_dropout(shape: HeadShape, config: EncoderConfig) -> dict[str, Any]:
+    """Written out: the class for sequences can't do with null."""
+    return {"classifier_dropout_prob": config.hidden_dropout_prob if shape.dropout < 0 else shape.dropout}
+
+
 ALBERT = Family(
     model_type="albert",
     prefix="albert.",
-    outside=("predictions.", "sop_classifier."),
+    outside=("predictions.", "sop_classifier.", "classifier.", "qa_outputs."),
     read=_read,
     write=_write,
     encoder=_encoder,
     heads={"mlm": _mlm, "sop": _sop, "pooler": _pooler},
-    classes={
+    tasks={
+        "classify": TaskClass(_classify, lambda f: HeadShape(dropout=_dropout(f)), _write_dropout),
+        "tag": TaskClass(
+            bert.TOKEN_TASKS["tag"].rows, lambda f: HeadShape(act=None, dropout=_dropout(f)), _write_dropout
+        ),
+        "answer": bert.TOKEN_TASKS["answer"],
+    },
+    classes=task_classes("Albert")
+    | {
         frozenset({"mlm", "sop"}): "AlbertForPreTraining",
         frozenset({"mlm"}): "AlbertForMaskedLM",
         frozenset({"pooler"}): "AlbertModel",

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from unmask.config import EncoderConfig
-from unmask.hub.family import Family
+from unmask.config import Activation, EncoderConfig
+from unmask.config.tasks import HeadShape
+from unmask.hub.family import Family, TaskClass, task_classes
 from unmask.hub.fields import EXPORTED, Fields, refusal, shown
 from unmask.hub.names import Row, linear, norm, table
 
@@ -125,6 +126,52 @@ def nsp(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return (*pooler(config, 0), *linear("out", "cls.seq_relationship", 2, H))
 
 
+# --- heads of tasks --------------------------------------------------------------------------------------------------------
+def classifier_dropout(f: Fields) -> float:
+    """Null is hidden_dropout_prob."""
+    return -1.0 if f.value("classifier_dropout") is None else f.fraction("classifier_dropout", 0.0)
+
+
+def write_dropout(shape: HeadShape, config: EncoderConfig) -> dict[str, Any]:
+    """The field, where it says something."""
+    return {"classifier_dropout": shape.dropout} if shape.dropout >= 0 else {}
+
+
+def linear_head(name: str, *, dropout: bool) -> TaskClass:
+    """A linear layer over each token's state; those of answers have no dropout."""
+
+    def read(f: Fields) -> HeadShape:
+        return HeadShape(act=None, dropout=classifier_dropout(f) if dropout else 0.0)
+
+    def rows(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+        return linear("out", name, outputs, H)
+
+    return TaskClass(rows, read, write_dropout) if dropout else TaskClass(rows, read)
+
+
+def dense_head(act: Activation, dense: str, out: str) -> TaskClass:
+    """RoBERTa's head of a sequence, with dropout on both sides of its dense layer."""
+
+    def read(f: Fields) -> HeadShape:
+        rate = classifier_dropout(f)
+        return HeadShape(act=act, dropout=rate, input_dropout=rate)
+
+    def rows(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+        return (*linear("dense", dense, H, H), *linear("out", out, outputs, H))
+
+    return TaskClass(rows, read, write_dropout)
+
+
+def _classify(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+    return (*pooler(config, 0), *linear("out", "classifier", outputs, H))
+
+
+TOKEN_TASKS = {
+    "tag": linear_head("classifier", dropout=True),
+    "answer": linear_head("qa_outputs", dropout=False),
+}
+
+
 def _read(f: Fields) -> EncoderConfig:
     return EncoderConfig(**read_sizes(f))
 
@@ -132,12 +179,17 @@ def _read(f: Fields) -> EncoderConfig:
 BERT = Family(
     model_type="bert",
     prefix="bert.",
-    outside=("cls.",),
+    outside=("cls.", "classifier.", "qa_outputs."),
     read=_read,
     write=write_sizes,
     encoder=encoder,
     heads={"mlm": mlm, "nsp": nsp, "pooler": pooler},
-    classes={
+    tasks={
+        "classify": TaskClass(_classify, lambda f: HeadShape(dropout=classifier_dropout(f)), write_dropout),
+        **TOKEN_TASKS,
+    },
+    classes=task_classes("Bert")
+    | {
         frozenset({"mlm", "nsp"}): "BertForPreTraining",
         frozenset({"mlm"}): "BertForMaskedLM",
         frozenset({"nsp"}): "BertForNextSentencePrediction",

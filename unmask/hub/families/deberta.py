@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from unmask.config import Disentangled, EncoderConfig
+from unmask.config.tasks import HeadShape
 from unmask.errors import UnmaskError
 from unmask.hub.families import bert
-from unmask.hub.family import Family
+from unmask.hub.family import Family, TaskClass, task_classes
 from unmask.hub.fields import EXPORTED, Fields, refusal, shown
 from unmask.hub.names import Row, linear, norm, table
 
@@ -163,15 +164,43 @@ def _rtd(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     )
 
 
+def _classify(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+    return (*linear("dense", "pooler.dense", H, H), *linear("out", "classifier", outputs, H))
+
+
+def _shape(f: Fields) -> HeadShape:
+    f.require("pooler_hidden_size", f.value("hidden_size"))
+    own = f.value("cls_dropout") is None
+    return HeadShape(
+        act=f.activation("pooler_hidden_act"),
+        dropout=-1.0 if own else f.fraction("cls_dropout", 0.0),
+        input_dropout=f.fraction("pooler_dropout", 0.0),
+    )
+
+
+def _write_shape(shape: HeadShape, config: EncoderConfig) -> dict[str, Any]:
+    before = config.hidden_dropout_prob if shape.input_dropout < 0 else shape.input_dropout
+    return {
+        "pooler_hidden_act": EXPORTED.get(shape.act or ""),
+        "pooler_dropout": before,
+        **({"cls_dropout": shape.dropout} if shape.dropout >= 0 else {}),
+    }
+
+
 DEBERTA = Family(
     model_type="deberta",
     prefix="deberta.",
-    outside=("lm_predictions.", "mask_predictions.", "cls."),
+    outside=("lm_predictions.", "mask_predictions.", "cls.", "pooler.", "classifier.", "qa_outputs."),
     read=_read_v1,
     write=_write,
     encoder=_encoder_v1,
     heads={"mlm": _mlm, "rtd": _rtd},
-    classes={frozenset({"mlm"}): "DebertaForMaskedLM", frozenset(): "DebertaModel"},
+    tasks={
+        "classify": TaskClass(_classify, _shape, _write_shape),
+        "tag": TaskClass(bert.TOKEN_TASKS["tag"].rows, lambda f: HeadShape(act=None)),  # with the encoder's own dropout
+        "answer": bert.TOKEN_TASKS["answer"],
+    },
+    classes=task_classes("Deberta") | {frozenset({"mlm"}): "DebertaForMaskedLM", frozenset(): "DebertaModel"},
     tied={"cls.predictions.decoder.weight": bert.WORDS, "cls.predictions.decoder.bias": "lm_predictions.lm_head.bias"},
     old_names=(
         ("cls.predictions.transform.", "lm_predictions.lm_head."),
@@ -186,5 +215,5 @@ DEBERTA_V2 = replace(
     read=_read_v2,
     write=_write_v2,
     encoder=_encoder_v2,
-    classes={frozenset({"mlm"}): "DebertaV2ForMaskedLM", frozenset(): "DebertaV2Model"},
+    classes=task_classes("DebertaV2") | {frozenset({"mlm"}): "DebertaV2ForMaskedLM", frozenset(): "DebertaV2Model"},
 )

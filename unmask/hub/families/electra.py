@@ -6,7 +6,7 @@ from typing import Any
 
 from unmask.config import EncoderConfig
 from unmask.hub.families import bert
-from unmask.hub.family import Family
+from unmask.hub.family import Family, task_classes
 from unmask.hub.fields import Fields
 from unmask.hub.names import Row, linear
 
@@ -48,12 +48,16 @@ def _rtd(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
 ELECTRA = Family(
     model_type="electra",
     prefix="electra.",
-    outside=("generator_predictions.", "generator_lm_head.", "discriminator_predictions."),
+    outside=(
+        "generator_predictions.", "generator_lm_head.", "discriminator_predictions.", "classifier.", "qa_outputs.",
+    ),
     read=_read,
     write=_write,
     encoder=_encoder,
     heads={"mlm": _mlm, "rtd": _rtd},
-    classes={
+    tasks={"classify": bert.dense_head("gelu", "classifier.dense", "classifier.out_proj"), **bert.TOKEN_TASKS},
+    classes=task_classes("Electra")
+    | {
         frozenset({"rtd"}): "ElectraForPreTraining",
         frozenset({"mlm"}): "ElectraForMaskedLM",
         frozenset(): "ElectraModel",
@@ -61,4 +65,4 @@ ELECTRA = Family(
     tied={"generator_lm_head.weight": bert.WORDS},
     renamed={"table_size": "embedding_size"},
     buffers=bert.BUFFERS,
-)
+)  # fmt: skip

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from unmask.config import EncoderConfig
-from unmask.hub.families.bert import untied
-from unmask.hub.family import Family
+from unmask.config.tasks import HeadShape
+from unmask.hub.families.bert import TOKEN_TASKS, untied, write_dropout
+from unmask.hub.family import Family, TaskClass, task_classes
 from unmask.hub.fields import EXPORTED, Fields, refusal
-from unmask.hub.names import Row, norm, table
+from unmask.hub.names import Row, linear, norm, table
 
 H, LAYER = "hidden_size", "h.{i}."
 
@@ -88,15 +89,33 @@ def _causal(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return untied(config, "lm_head")
 
 
+def _classify(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+    return linear("out", "score", outputs, H, bias=False)
+
+
+def _shape(f: Fields) -> HeadShape:
+    """The last token has seen all others."""
+    return HeadShape(pooling="last", act=None, out_bias=False, dropout=0.0)
+
+
+def _tag_shape(f: Fields) -> HeadShape:
+    return HeadShape(act=None, dropout=f.fraction("classifier_dropout", 0.1))
+
+
 GPT2 = Family(
     model_type="gpt2",
     prefix="transformer.",
-    outside=("lm_head.",),
+    outside=("lm_head.", "score.", "classifier.", "qa_outputs."),
     read=_read,
     write=_write,
     encoder=_encoder,
     heads={"causal": _causal},
-    classes={frozenset({"causal"}): "GPT2LMHeadModel", frozenset(): "GPT2Model"},
+    tasks={
+        "classify": TaskClass(_classify, _shape),
+        "tag": TaskClass(TOKEN_TASKS["tag"].rows, _tag_shape, write_dropout),
+        "answer": TOKEN_TASKS["answer"],
+    },
+    classes=task_classes("GPT2") | {frozenset({"causal"}): "GPT2LMHeadModel", frozenset(): "GPT2Model"},
     tied={"lm_head.weight": "wte.weight"},
     block=LAYER,
     renamed={

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unmask.config import EncoderConfig, Rope
+from unmask.config.tasks import HeadShape
 from unmask.hub.families.bert import untied
-from unmask.hub.family import Family
+from unmask.hub.family import Family, TaskClass, task_classes
 from unmask.hub.fields import EXPORTED, Fields, refusal, shown
 from unmask.hub.names import Row, linear, norm, table
 
@@ -159,15 +160,47 @@ def _mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     )
 
 
+def _task(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+    return (
+        *linear("dense", "head.dense", H, H, bias=config.linear_bias),
+        *norm("norm", "head.norm", bias=config.norm_bias),
+        *linear("out", "classifier", outputs, H),
+    )
+
+
+def _shape(f: Fields) -> HeadShape:
+    """Every task goes through the same dense layer; only a sequence's is pooled."""
+    pooling = f.value("classifier_pooling", "cls")
+    if pooling not in ("cls", "mean"):
+        raise refusal(f"classifier_pooling must be cls or mean, not {shown(pooling)}", f.where)
+    return HeadShape(
+        pooling="mean" if pooling == "mean" else "first",
+        act=f.activation("classifier_activation"),
+        normed=True,
+        bias=f.flag("classifier_bias", False),
+        dropout=f.fraction("classifier_dropout", 0.0),
+    )
+
+
+def _write_shape(shape: HeadShape, config: EncoderConfig) -> dict[str, Any]:
+    return {
+        "classifier_pooling": {"first": "cls"}.get(shape.pooling, shape.pooling),
+        "classifier_dropout": config.hidden_dropout_prob if shape.dropout < 0 else shape.dropout,
+    }
+
+
+TASK = TaskClass(_task, _shape, _write_shape)
+
 MODERNBERT = Family(
     model_type="modernbert",
     prefix="model.",
-    outside=("head.", "decoder."),
+    outside=("head.", "decoder.", "classifier."),
     read=_read,
     write=_write,
     encoder=_encoder,
     heads={"mlm": _mlm},
-    classes={frozenset({"mlm"}): "ModernBertForMaskedLM", frozenset(): "ModernBertModel"},
+    tasks=dict.fromkeys(("classify", "tag", "answer"), TASK),
+    classes=task_classes("ModernBert") | {frozenset({"mlm"}): "ModernBertForMaskedLM", frozenset(): "ModernBertModel"},
     tied={"decoder.weight": "embeddings.tok_embeddings.weight"},
     block=LAYER,
     renamed={"layer_norm_eps": "norm_eps"},

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unmask.config import EncoderConfig, Rope
-from unmask.hub.families.bert import untied
-from unmask.hub.family import Family
+from unmask.config.tasks import HeadShape
+from unmask.hub.families.bert import untied, write_dropout
+from unmask.hub.family import Family, TaskClass, task_classes
 from unmask.hub.fields import Fields
 from unmask.hub.names import Row, linear, norm, table
 
@@ -77,15 +78,25 @@ def _mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return (Row("bias", ("decoder.bias",), ("vocab_size",)), *untied(config, "decoder"))
 
 
+def _classify(config: EncoderConfig, outputs: int) -> tuple[Row, ...]:
+    return (*linear("dense", "dense", H, H), *linear("out", "classifier", outputs, H))
+
+
+def _shape(f: Fields) -> HeadShape:
+    rate = f.fraction("classifier_dropout", 0.1)
+    return HeadShape(dropout=rate, input_dropout=rate)
+
+
 NEOBERT = Family(
     model_type="neobert",
     prefix="model.",
-    outside=("decoder.",),
+    outside=("decoder.", "dense.", "classifier."),
     read=_read,
     write=_write,
     encoder=_encoder,
     heads={"mlm": _mlm},
-    classes={frozenset({"mlm"}): "NeoBERTLMHead", frozenset(): "NeoBERT"},
+    tasks={"classify": TaskClass(_classify, _shape, write_dropout)},  # it was released with no class for other tasks
+    classes=task_classes("NeoBERT", "classify") | {frozenset({"mlm"}): "NeoBERTLMHead", frozenset(): "NeoBERT"},
     tied={},
     block=LAYER,
     renamed={"max_position_embeddings": "max_length", "layer_norm_eps": "norm_eps"},

@@ -7,7 +7,7 @@ from typing import Any
 
 from unmask.config import Absolute, EncoderConfig
 from unmask.hub.families import bert
-from unmask.hub.family import Family
+from unmask.hub.family import Family, task_classes
 from unmask.hub.fields import Fields, refusal
 from unmask.hub.names import Row
 
@@ -44,12 +44,14 @@ def _mlm(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
 ROBERTA = Family(
     model_type="roberta",
     prefix="roberta.",
-    outside=("lm_head.",),
+    outside=("lm_head.", "classifier.", "qa_outputs."),
     read=_read,
     write=_write,
     encoder=bert.encoder,
     heads={"mlm": _mlm, "pooler": bert.pooler},
-    classes={
+    tasks={"classify": bert.dense_head("tanh", "classifier.dense", "classifier.out_proj"), **bert.TOKEN_TASKS},
+    classes=task_classes("Roberta")
+    | {
         frozenset({"mlm"}): "RobertaForMaskedLM",
         frozenset({"pooler"}): "RobertaModel",
         frozenset(): "RobertaModel",
@@ -64,7 +66,8 @@ CAMEMBERT = replace(
     ROBERTA,
     model_type="camembert",
     read=_read_descendant,
-    classes={
+    classes=task_classes("Camembert")
+    | {
         frozenset({"mlm"}): "CamembertForMaskedLM",
         frozenset({"pooler"}): "CamembertModel",
         frozenset(): "CamembertModel",
@@ -75,7 +78,8 @@ XLM_ROBERTA = replace(
     ROBERTA,
     model_type="xlm-roberta",
     read=_read_descendant,
-    classes={
+    classes=task_classes("XLMRoberta")
+    | {
         frozenset({"mlm"}): "XLMRobertaForMaskedLM",
         frozenset({"pooler"}): "XLMRobertaModel",
         frozenset(): "XLMRobertaModel",

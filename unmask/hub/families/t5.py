@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from unmask.config import Activation, EncoderConfig, RelativeBias
-from unmask.hub.families.bert import untied
-from unmask.hub.family import Family
+from unmask.config.tasks import HeadShape
+from unmask.hub.families.bert import TOKEN_TASKS, untied, write_dropout
+from unmask.hub.family import Family, TaskClass, task_classes
 from unmask.hub.fields import ACTIVATIONS, EXPORTED, Fields, refusal, shown
 from unmask.hub.names import Row, linear, norm, table
 
@@ -150,15 +151,23 @@ def _infill(config: EncoderConfig, decoder_layers: int) -> tuple[Row, ...]:
     return (*rows, *matrix)
 
 
+def _tag_shape(f: Fields) -> HeadShape:
+    return HeadShape(act=None, dropout=f.fraction("classifier_dropout", 0.0))
+
+
 T5 = Family(
     model_type="t5",
     prefix="",
-    outside=(),
+    outside=("classifier.",),
     read=_read,
     write=_write,
     encoder=_encoder,
     heads={"infill": _infill},
-    classes={frozenset({"infill"}): "T5ForConditionalGeneration", frozenset(): "T5EncoderModel"},
+    tasks={"tag": TaskClass(TOKEN_TASKS["tag"].rows, _tag_shape, write_dropout)},  # its other classes read the decoder
+    classes=task_classes("T5", "tag")
+    | {frozenset({"infill"}): "T5ForConditionalGeneration", frozenset(): "T5EncoderModel"},
+    prefixes={"T5ForTokenClassification": "transformer."},
+    old_names=(("transformer.", ""),),
     tied={
         "encoder.embed_tokens.weight": "shared.weight",
         "decoder.embed_tokens.weight": "shared.weight",

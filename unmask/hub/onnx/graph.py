@@ -160,11 +160,11 @@ def _fill(head: nn.Module, loaded: LoadedModel, kind: str) -> nn.Module:
 
 
 def require_head(loaded: LoadedModel, head: str, where: Path) -> None:
-    """UnmaskError for a head that the folder lacks, or that answers more than ids and a mask can ask."""
+    """UnmaskError for a head that the folder lacks, or that no graph is written of: span boundaries, heads of tasks."""
     there = [kind for kind in HEADS if kind in loaded.heads]
     if head == "none" or head in there:
         return
-    why = "asks for the edges of spans besides, so it has no graph" if head in loaded.heads else "is not in the folder"
+    why = "has no graph" if head in loaded.heads else "is not in the folder"
     raise UnmaskError(
         f"the head {head!r} {why}",
         where=str(where),

@@ -22,6 +22,7 @@ from markupsafe import Markup
 
 from unmask.files import write_file
 from unmask.train.report import text
+from unmask.train.report.answers import answers
 from unmask.train.report.charts import as_data, charts, draw
 from unmask.train.report.data import History, read_history, read_run
 from unmask.train.report.tables import (
@@ -73,6 +74,7 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
         data=_for_script({**as_data(history, shown), "samples": samples}),
         settings=settings_groups(table(run.get("run")), exact=True),
         corpus=corpus_parts(table(run.get("corpus"))),
+        answers=answers(run.get("dev")),
         machine=flat(table(run.get("machine"))),
         versions=flat(table(run.get("versions"))),
         model=flat(table(run.get("model"))),

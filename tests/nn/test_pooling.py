@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.inference.pooling import MODES, Mode, Pooling, pool
+from unmask.nn.pooling import MODES, Mode, Pooling, pool
 
 STATES = torch.tensor([[1.0, 9.0], [3.0, 6.0], [8.0, 0.0], [-5.0, -1.0]])  # a text of three tokens, a text of one
 LENGTHS = torch.tensor([3, 1])

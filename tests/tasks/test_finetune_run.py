@@ -1,0 +1,135 @@
+"""Fine-tuning from file to model folder: it learns, resumes bit for bit, keeps the best, and says what it understood."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from toy import texts, toy_model, write
+
+from unmask.config import AdamW, Classification, FineTuning, Keeping, Machine, Regression
+from unmask.errors import UnmaskError
+from unmask.tasks.run import finetune
+from unmask.tasks.saved import TaskModel
+from unmask.train.journal import read_run
+
+
+@pytest.fixture(scope="module")
+def model(small_corpus: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy_model(small_corpus, tmp_path_factory.mktemp("toy") / "model")
+
+
+def settings(model: Path, folder: Path, **changes: Any) -> FineTuning:
+    """Two hundred texts to learn from, sixty to choose by."""
+    train, dev = write(folder / "train.jsonl", texts(200, 0)), write(folder / "dev.jsonl", texts(60, 1))
+    run = FineTuning(
+        model=str(model), train=str(train), dev=str(dev), examples=16, epochs=4, max_length=48, dropout=0.1,
+        optimizer=AdamW(learning_rate=3e-3), keeping=Keeping(evaluations=4, keep_last=9),
+        machine=Machine(device="cpu", threads=1, workers=0),
+    )  # fmt: skip
+    return replace(run, **changes)
+
+
+def tune(run: FineTuning, folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    seen: list[dict[str, Any]] = []
+    tuned = finetune(run, folder, view=seen.append)
+    assert tuned.outcome.finished
+    return dict(tuned.metrics), seen
+
+
+def test_a_toy_task_is_learned_and_the_folder_answers_as_the_run_did(model: Path, tmp_path: Path) -> None:
+    metrics, seen = tune(settings(model, tmp_path), tmp_path / "run")
+    assert next(iter(metrics)) == "accuracy" and metrics["accuracy"] > 0.95
+    said = [record["message"] for record in seen if record["kind"] == "message"]
+    assert any(line.startswith("train:") and "label" in line for line in said)
+    loaded = TaskModel.load(tmp_path / "run" / "model")
+    assert loaded.job.task == Classification(labels=("bad news", "good news"))
+    read = loaded.job.read(str(tmp_path / "dev.jsonl"))
+    assert loaded.answer(loaded.features(read.examples)).metrics == pytest.approx(metrics)
+    assert json.loads((tmp_path / "run" / "eval.json").read_text())["dev"] == pytest.approx(metrics)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "Confusion" in page and "good news" in page
+
+
+def test_a_number_is_learned_too(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, task=Regression(), epochs=6.0)
+    for name in ("train", "dev"):
+        rows = [json.loads(line) for line in (tmp_path / f"{name}.jsonl").read_text().splitlines()]
+        write(tmp_path / f"{name}.jsonl", [{"text": r["text"], "score": r["score"]} for r in rows])
+    metrics, _ = tune(run, tmp_path / "run")
+    assert next(iter(metrics)) == "spearman" and metrics["spearman"] > 0.8
+
+
+def test_a_run_that_goes_on_from_a_checkpoint_ends_with_the_same_bits(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, epochs=2.0)
+    tune(run, tmp_path / "whole")
+    shutil.copytree(tmp_path / "whole", tmp_path / "again")
+    shutil.rmtree(tmp_path / "again" / "model")
+    for step in sorted((tmp_path / "again" / "steps").iterdir())[1:]:
+        shutil.rmtree(step)
+    tune(run, tmp_path / "again")
+    whole, again = (load_file(tmp_path / name / "model" / "model.safetensors") for name in ("whole", "again"))
+    assert whole.keys() == again.keys() and all(torch.equal(whole[k], again[k]) for k in whole)
+
+
+def test_the_best_checkpoint_is_kept_not_the_last(model: Path, tmp_path: Path) -> None:
+    run = settings(
+        model, tmp_path, optimizer=AdamW(learning_rate=3e-2), epochs=3.0, keeping=Keeping(evaluations=6, keep_last=9)
+    )
+    metrics, seen = tune(run, tmp_path / "run")
+    scores = [record["score"] for record in seen if record["kind"] == "evaluation"]
+    assert metrics["accuracy"] == pytest.approx(max(scores[1:]))
+
+
+def test_patience_ends_a_run_that_gets_no_better(model: Path, tmp_path: Path) -> None:
+    run = settings(
+        model, tmp_path, optimizer=AdamW(learning_rate=1e-9), patience=2, keeping=Keeping(evaluations=8, keep_last=2)
+    )
+    _, seen = tune(run, tmp_path / "run")
+    assert sum(record["kind"] == "evaluation" for record in seen) == 1 + 3  # the start, the first, two no better
+
+
+def test_frozen_layers_keep_every_bit(model: Path, tmp_path: Path) -> None:
+    tune(settings(model, tmp_path, epochs=1.0, frozen_layers=2, layer_decay=0.9), tmp_path / "run")
+    before, after = load_file(model / "model.safetensors"), load_file(tmp_path / "run" / "model" / "model.safetensors")
+    moved = {
+        name.removeprefix("bert.")
+        for name in after
+        if not torch.equal(after[name], before.get(name.removeprefix("bert."), torch.zeros(1)))
+    }
+    assert not any(name.startswith(("embeddings", "encoder.layer.0", "encoder.layer.1")) for name in moved)
+    assert any(name.startswith("encoder.layer.2") for name in moved)
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        ([{"text": "x", "label": "a"}], "nothing to learn"),
+        ([{"text": "x", "label": "a"}, {"text": "y", "label": "third"}], "third"),
+    ],
+    ids=["one class", "label unknown to training"],
+)
+def test_labels_that_can_t_be_learned_are_refused_by_name(
+    model: Path, tmp_path: Path, rows: list[dict[str, Any]], words: str
+) -> None:
+    run = settings(model, tmp_path)
+    which = "dev" if len(rows) > 1 else "train"
+    path = write(tmp_path / f"{which}.jsonl", rows)
+    with pytest.raises(UnmaskError, match=words) as caught:
+        tune(run, tmp_path / "run")
+    assert path.name in str(caught.value)
+    assert not (tmp_path / "run" / "model").exists()
+
+
+def test_what_a_run_is_stands_in_its_folder(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, epochs=1.0)
+    tune(run, tmp_path / "run")
+    found = read_run(tmp_path / "run")
+    assert found["run"]["task"]["kind"] == "classify" and found["data"] == {"train": 200, "dev": 60}
+    assert found["result"]["status"] == "finished" and found["dev"]["records"] == 60

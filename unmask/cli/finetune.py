@@ -1,0 +1,150 @@
+"""`unmask finetune`: a model folder and labelled files to a model folder that knows a task."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unmask.cli.options import Set, command
+
+if TYPE_CHECKING:
+    from unmask.cli.console import Console
+    from unmask.config import FineTuning
+
+TASKS = {
+    "classify": "a text or a pair to a label, or several (--set task.multi_label=true)",
+    "regress": "a text or a pair to a number",
+    "tag": "each word to a tag (names, parts of speech)",
+    "answer": "a question to a piece of its context",
+    "contrast": "texts to vectors for search (bi-encoder)",
+    "rank": "a query and a text to how well it answers (cross-encoder)",
+}
+
+
+def finetune(
+    task: Annotated[str, typer.Argument(help="; ".join(f"{name}: {what}" for name, what in TASKS.items()))] = "",
+    model: Annotated[
+        str,
+        typer.Option("--model", "-m", help="Model folder to begin with: ours or Hugging Face's.", show_default=False),
+    ] = "",
+    train: Annotated[str, typer.Option("--train", "-t", help="Labelled file to learn from.", show_default=False)] = "",
+    dev: Annotated[
+        str, typer.Option("--dev", "-d", help="Labelled file that chooses the best checkpoint.", show_default=False)
+    ] = "",
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")] = Path("runs/finetune"),
+    epochs: Annotated[float | None, typer.Option("--epochs", help="Passes over the data.", show_default="3")] = None,
+    seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, help="So many runs, for mean and deviation.")] = 1,
+    map_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--map", metavar="FIELD=COLUMN", help="Which column is what, e.g. text=review.", show_default=False
+        ),
+    ] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, with its settings.")] = False,
+    set_: Set = None,
+) -> None:
+    """Fine-tune an encoder on labelled data. Ctrl-C saves and leaves; --resume goes on.
+
+    Example: unmask finetune classify --model runs/demo/run/model --train train.jsonl --dev dev.jsonl
+    """
+    from unmask.cli.console import Console
+
+    columns = columns_of(map_ or [])
+    with Console() as console:
+        if resume:
+            _resume(console, out, columns)
+            return
+        run = _settings(task, {"model": model, "train": train, "dev": dev, "epochs": epochs}, set_ or [])
+        if seeds == 1:
+            _finish(console, out, _one(console, run, out, columns))
+        else:
+            _several(console, run, out, columns, seeds)
+
+
+def columns_of(given: list[str]) -> dict[str, str]:
+    """FIELD=COLUMN as a table."""
+    from unmask.errors import UnmaskError
+
+    for word in given:
+        if not all(word.partition("=")):
+            raise UnmaskError(
+                f"{word!r} names no column", where="--map", do="give it as FIELD=COLUMN, e.g. text=review"
+            )
+    return {name: column for name, _, column in (word.partition("=") for word in given)}
+
+
+def _settings(task: str, given: Mapping[str, Any], changes: list[str]) -> FineTuning:
+    from unmask import settings
+    from unmask.config import FineTuning
+    from unmask.errors import UnmaskError
+
+    if task not in TASKS:
+        raise UnmaskError(f"unknown task {task!r}", where="TASK", do=f"give one of {', '.join(TASKS)}")
+    for name in ("model", "train"):
+        if not given[name]:
+            raise UnmaskError(f"no --{name} is given", do=f"give --{name}; `unmask finetune --help` has an example")
+    chosen = {name: value for name, value in given.items() if value}
+    run = settings.parse(FineTuning, {**chosen, "task": {"kind": task}})
+    return settings.override(FineTuning, run, changes)
+
+
+def _one(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
+    from unmask.errors import UnmaskError
+    from unmask.tasks.run import finetune as train
+    from unmask.train.journal import read_run
+
+    if read_run(out):
+        raise UnmaskError("there is a run in this folder", where=str(out), do="give another --out, or --resume")
+    with console.training(str(out)) as view:
+        tuned = train(run, out, columns=columns, view=view.record, progress=console)
+    if not tuned.outcome.finished:
+        console.say(f"Stopped and saved. Go on with: {command('finetune', '--resume', '--out', out)}")
+        raise typer.Exit(tuned.outcome.exit_code)
+    return tuned.metrics
+
+
+def _resume(console: Console, out: Path, columns: dict[str, str]) -> None:
+    from unmask import settings
+    from unmask.config import FineTuning
+    from unmask.errors import UnmaskError
+    from unmask.tasks.run import finetune as train
+    from unmask.train.journal import read_run
+
+    data = read_run(out)
+    if "run" not in data:
+        raise UnmaskError("there is no run in this folder", where=str(out), do="check the path")
+    run = settings.parse(FineTuning, data["run"], where=str(out / "run.json"))
+    with console.training(str(out)) as view:
+        tuned = train(run, out, columns=columns or data.get("columns", {}), view=view.record, progress=console)
+    if not tuned.outcome.finished:
+        raise typer.Exit(tuned.outcome.exit_code)
+    _finish(console, out, tuned.metrics)
+
+
+def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, str], seeds: int) -> None:
+    """The same run from several seeds, each in a folder of its own, and what they have in common."""
+    from dataclasses import replace
+
+    found = [
+        _one(console, replace(run, seed=run.seed + number), out / f"seed{run.seed + number}", columns)
+        for number in range(seeds)
+    ]
+    names = list(found[0])
+    rows: list[list[object]] = [
+        [name, round(statistics.mean(f[name] for f in found), 4), round(statistics.stdev(f[name] for f in found), 4)]
+        for name in names
+    ]
+    console.table(f"{seeds} seeds, dev set", rows, ["metric", "mean", "deviation"])
+    console.say(f"\nModels: {out}/seed*/model")
+
+
+def _finish(console: Console, out: Path, metrics: Mapping[str, float]) -> None:
+    if metrics:
+        rows: list[list[object]] = [[name, round(value, 4)] for name, value in metrics.items()]
+        console.table("Best checkpoint, dev set", rows)
+    console.say(f"\nModel: {out / 'model'}   Report: {out / 'report.html'}")
+    console.say(f"Next: {command('predict', out / 'model', 'FILE')}")

@@ -1,0 +1,118 @@
+"""`unmask predict` and `unmask evaluate`: a fine-tuned model on files."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from unmask.cli.finetune import columns_of
+
+if TYPE_CHECKING:
+    from unmask.tasks.job import Evaluation, Features
+    from unmask.tasks.saved import TaskModel
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned model folder: ours or Hugging Face's.")]
+Map = Annotated[
+    list[str] | None,
+    typer.Option("--map", metavar="FIELD=COLUMN", help="Which column is what, e.g. text=review.", show_default=False),
+]
+MaxLength = Annotated[
+    int, typer.Option("--max-length", min=0, help="Tokens of the longest text.", show_default="as it was trained")
+]
+
+
+def predict(
+    folder: Model,
+    source: Annotated[
+        str, typer.Argument(metavar="FILE", help="Records to answer, as for training, labels not needed.")
+    ],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="A .jsonl file; replaced if there.", show_default="to the screen")
+    ] = None,
+    map_: Map = None,
+    max_length: MaxLength = 0,
+) -> None:
+    """Answer every record of a file: one JSON object a line, in the file's order.
+
+    Example: unmask predict runs/finetune/model new.jsonl --out answers.jsonl
+    """
+    from unmask.cli.console import Console
+    from unmask.files import write_file
+
+    with Console() as console:
+        model, features = _prepare(folder, source, map_, max_length, console, asked=True)
+        found = model.answer(features, progress=console)
+        lines = "".join(json.dumps(_plain(p), ensure_ascii=False) + "\n" for p in found.predictions)
+        if out is None:
+            typer.echo(lines, nl=False)
+        else:
+            write_file(out, lines)
+            console.say(f"{len(found.predictions):,} answers in {out}")
+
+
+def evaluate(
+    folder: Model,
+    source: Annotated[str, typer.Argument(metavar="FILE", help="Labelled records.")],
+    errors: Annotated[
+        Path | None, typer.Option("--errors", help="Write the worst answers here (.jsonl).", show_default=False)
+    ] = None,
+    worst: Annotated[int, typer.Option("--worst", min=1, help="How many of them.")] = 100,
+    map_: Map = None,
+    max_length: MaxLength = 0,
+) -> None:
+    """Measure a fine-tuned model on labelled records.
+
+    Example: unmask evaluate runs/finetune/model test.jsonl --errors worst.jsonl
+    """
+    from unmask.cli.console import Console
+    from unmask.files import write_file
+
+    with Console() as console:
+        model, features = _prepare(folder, source, map_, max_length, console, asked=False)
+        found = model.answer(features, progress=console)
+        rows: list[list[object]] = [[name, round(value, 4)] for name, value in found.metrics.items()]
+        console.table(f"{len(found.predictions):,} records of {source}", rows)
+        if errors is not None:
+            write_file(errors, _errors(found, features, worst))
+            console.say(f"\nThe worst answers: {errors}")
+
+
+def _prepare(
+    folder: Path, source: str, map_: list[str] | None, max_length: int, console: Any, *, asked: bool
+) -> tuple[TaskModel, Features]:
+    from unmask.tasks.saved import TaskModel
+
+    model = TaskModel.load(folder, columns=columns_of(map_ or []), max_length=max_length)
+    read = model.job.read(source, asked=asked)
+    if not asked:
+        model.job.require(read.examples, source)
+    features = model.features(read.examples)
+    for line in (*read.warnings, *features.notes):
+        console.warn(line)
+    return model, features
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {name: _plain(part) for name, part in value.items()}
+    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+
+
+def _errors(found: Evaluation, features: Features, worst: int) -> str:
+    """The records whose truth the model finds least likely, the worst first, with what it says of them."""
+    from unmask.tasks.errors import cost
+
+    costs = [cost(p, e) for p, e in zip(found.predictions, features.examples, strict=True)]
+    order = sorted(range(len(costs)), key=lambda at: -costs[at])
+    rows = (
+        {"cost": round(costs[at], 6), "record": _plain(features.examples[at]), "said": _plain(found.predictions[at])}
+        for at in order[:worst]
+        if costs[at] > 0
+    )
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)

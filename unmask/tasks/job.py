@@ -1,0 +1,80 @@
+"""What the road of fine-tuning asks of a task: to read its data, to build its objective, to make features, to answer, to score."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from unmask.config import EncoderConfig, Task
+from unmask.config.tasks import HeadShape
+from unmask.hub.task_heads import TaskSettings
+from unmask.labelled.records import Read
+from unmask.nn.encoder import Encoder
+from unmask.objectives.base import Objective
+from unmask.progress import Progress, quiet
+from unmask.text.aligned import AlignedEncoder
+from unmask.text.sequences import Sequences
+
+
+@dataclass(frozen=True)
+class Features:
+    """Records as a network takes them. `extra` is what the task needs to read its answers back."""
+
+    examples: Sequence[Any]
+    sequences: Sequences
+    extra: Any = None
+    notes: tuple[str, ...] = ()  # what was cut, in words
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Answers in the order of the records, and metrics, the primary one first; no metrics where no truth is known.
+
+    `detail` is for the report, see train.report.answers.
+    """
+
+    predictions: list[Any]
+    metrics: dict[str, float] = field(default_factory=dict)
+    detail: dict[str, Any] = field(default_factory=dict)
+
+
+class Job(Protocol):
+    """One task of one run. What is learned from the data besides weights (labels, thresholds) is in it, as a value."""
+
+    @property
+    def task(self) -> Task: ...
+
+    def read(self, source: str, *, asked: bool = False) -> Read[Any]: ...
+
+    def begin(self, training: Sequence[Any]) -> Job:
+        """Knows the labels of the training data."""
+        ...
+
+    def require(self, examples: Sequence[Any], source: str) -> None:
+        """UnmaskError for what the training data does not know."""
+        ...
+
+    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective: ...
+
+    def features(self, examples: Sequence[Any], encoder: AlignedEncoder) -> Features: ...
+
+    def answer(
+        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
+    ) -> Evaluation: ...
+
+    def tune(self, evaluation: Evaluation, features: Features) -> Job:
+        """Knows the thresholds that suit the dev set best."""
+        ...
+
+    def settings(self) -> TaskSettings:
+        """What the folder's config.json says of the outputs."""
+        ...
+
+    def learned(self) -> dict[str, Any]:
+        """What `unmask.json` keeps besides the task's settings, as plain data."""
+        ...
+
+    def with_learned(self, kept: Mapping[str, Any]) -> Job:
+        """The job as a folder's `unmask.json` knows it."""
+        ...

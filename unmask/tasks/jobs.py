@@ -1,0 +1,319 @@
+"""The job of each task: see `job.Job` for what each of its methods is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from unmask.config import Answering, Classification, Contrast, EncoderConfig, Ranking, Regression, Tagging, Task
+from unmask.config.tasks import HeadShape
+from unmask.hub.task_heads import ProblemType, TaskSettings
+from unmask.labelled.labels import label_set, require_known, tag_set
+from unmask.labelled.questions import read_questions
+from unmask.labelled.ranked import read_ranked
+from unmask.labelled.records import QuestionExample, RankedExample, Read, TaggedExample, TextExample
+from unmask.labelled.tagged import read_tagged
+from unmask.labelled.texts import read_texts
+from unmask.measure.squad import Language
+from unmask.nn.encoder import Encoder
+from unmask.objectives.answer import AnswerObjective
+from unmask.objectives.base import Objective
+from unmask.objectives.classify import ClassifyObjective
+from unmask.objectives.contrast import ContrastObjective
+from unmask.objectives.rank import RankObjective
+from unmask.objectives.tag import TagObjective
+from unmask.progress import Progress, quiet
+from unmask.tasks import answer, classify, contrast, rank, tag
+from unmask.tasks.job import Evaluation, Features, Job
+from unmask.tasks.outputs import answers
+from unmask.text.aligned import AlignedEncoder
+
+HAN = 0.2  # of the characters of a set's contexts: from there on its answers are scored as Chinese ones
+
+
+def job_of(task: Task, columns: Mapping[str, str] | None = None) -> Job:
+    """The job of a task's settings; `columns` name the file's columns where they are not the usual ones."""
+    named = dict(columns or {})
+    match task:
+        case Classification() | Regression():
+            return ClassifyJob(task, named)
+        case Tagging():
+            return TagJob(task, named)
+        case Answering():
+            return AnswerJob(task, named)
+        case Contrast():
+            return ContrastJob(task, named)
+        case Ranking():
+            return RankJob(task, named)
+
+
+def _cut(count: int, total: int, encoder: AlignedEncoder) -> tuple[str, ...]:
+    return (f"{count:,} of {total:,} are longer than {encoder.max_length} tokens and were cut",) if count else ()
+
+
+@dataclass(frozen=True)
+class ClassifyJob:
+    """Texts and pairs to labels or numbers."""
+
+    task: Classification | Regression
+    columns: dict[str, str] = field(default_factory=dict)
+    weights: tuple[float, ...] | None = None
+    thresholds: tuple[float, ...] | None = None
+
+    def read(self, source: str, *, asked: bool = False) -> Read[TextExample]:
+        match self.task:
+            case Regression():
+                return read_texts(source, columns=self.columns, kind="number", asked=asked)
+            case Classification(multi_label=True):
+                return read_texts(source, columns=self.columns, kind="labels", asked=asked)
+            case _:
+                return read_texts(source, columns=self.columns, kind="label", asked=asked)
+
+    def begin(self, training: Sequence[TextExample]) -> ClassifyJob:
+        if isinstance(self.task, Regression):
+            return self
+        task = self.task if self.task.labels else replace(self.task, labels=label_set(training))
+        balanced = task.class_weights == "balanced" and not task.multi_label
+        return replace(self, task=task, weights=tuple(classify.class_weights(training, task)) if balanced else None)
+
+    def require(self, examples: Sequence[TextExample], source: str) -> None:
+        if isinstance(self.task, Classification):
+            require_known(examples, self.task.labels, source)
+
+    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
+        return ClassifyObjective(config, self.task, shape, self.weights)
+
+    def features(self, examples: Sequence[TextExample], encoder: AlignedEncoder) -> Features:
+        sequences, cut = classify.sequences(examples, encoder, self.task)
+        return Features(examples, sequences, notes=_cut(cut, len(examples), encoder))
+
+    def answer(
+        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
+    ) -> Evaluation:
+        logits = answers(encoder, objective, features.sequences, "sequence", progress=progress)["logits"]
+        predictions = classify.decode(logits, self.task, self.thresholds)
+        if not features.sequences.labels:
+            return Evaluation(predictions)
+        metrics = classify.score(predictions, features.examples, self.task)
+        return Evaluation(predictions, metrics, classify.detail(predictions, features.examples, self.task))
+
+    def tune(self, evaluation: Evaluation, features: Features) -> ClassifyJob:
+        if not (isinstance(self.task, Classification) and self.task.multi_label and features.sequences.labels):
+            return self
+        found = classify.tune_thresholds(evaluation.predictions, features.examples, self.task)
+        return replace(self, thresholds=tuple(found))
+
+    def settings(self) -> TaskSettings:
+        if isinstance(self.task, Regression):
+            return TaskSettings(problem_type="regression")
+        many = self.task.multi_label
+        kind: ProblemType = "multi_label_classification" if many else "single_label_classification"
+        return TaskSettings(labels=self.task.labels, problem_type=kind)
+
+    def learned(self) -> dict[str, Any]:
+        return {} if self.thresholds is None else {"thresholds": list(self.thresholds)}
+
+    def with_learned(self, kept: Mapping[str, Any]) -> ClassifyJob:
+        found = kept.get("thresholds")
+        return self if found is None else replace(self, thresholds=tuple(found))
+
+
+@dataclass(frozen=True)
+class TagJob:
+    """Words to tags."""
+
+    task: Tagging
+    columns: dict[str, str] = field(default_factory=dict)
+
+    def read(self, source: str, *, asked: bool = False) -> Read[TaggedExample]:
+        return read_tagged(source, columns=self.columns, scheme=self.task.scheme, asked=asked)
+
+    def begin(self, training: Sequence[TaggedExample]) -> TagJob:
+        if self.task.labels:
+            return self
+        return replace(self, task=replace(self.task, labels=tag_set(training, self.task.scheme)))
+
+    def require(self, examples: Sequence[TaggedExample], source: str) -> None:
+        require_known(examples, self.task.labels, source)
+
+    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
+        return TagObjective(config, self.task, shape)
+
+    def features(self, examples: Sequence[TaggedExample], encoder: AlignedEncoder) -> Features:
+        sequences, cut = tag.sequences(examples, encoder, self.task)
+        notes = (f"{cut:,} words are longer than a whole window and lost their end",) if cut else ()
+        return Features(examples, sequences, notes=notes)
+
+    def answer(
+        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
+    ) -> Evaluation:
+        assert isinstance(objective, TagObjective)
+        found = answers(encoder, objective, features.sequences, "place", places="tag", progress=progress)
+        said = tag.decode(found, features.sequences, features.examples, self.task, objective.crf)
+        if any(example.tags is None for example in features.examples):
+            return Evaluation(said)
+        return Evaluation(said, tag.score(said, features.examples, self.task))
+
+    def tune(self, evaluation: Evaluation, features: Features) -> TagJob:
+        return self
+
+    def settings(self) -> TaskSettings:
+        return TaskSettings(labels=self.task.labels)
+
+    def learned(self) -> dict[str, Any]:
+        return {}
+
+    def with_learned(self, kept: Mapping[str, Any]) -> TagJob:
+        return self
+
+
+@dataclass(frozen=True)
+class AnswerJob:
+    """Questions to pieces of their contexts."""
+
+    task: Answering
+    columns: dict[str, str] = field(default_factory=dict)
+    threshold: float = 0.0
+
+    def read(self, source: str, *, asked: bool = False) -> Read[QuestionExample]:
+        return read_questions(source, columns=self.columns, asked=asked)
+
+    def begin(self, training: Sequence[QuestionExample]) -> AnswerJob:
+        """Where a question of the training data has no answer, "none" is an answer."""
+        unanswered = any(example.answers is not None and not example.answers for example in training)
+        return replace(self, task=replace(self.task, impossible=self.task.impossible or unanswered))
+
+    def require(self, examples: Sequence[QuestionExample], source: str) -> None:
+        return
+
+    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
+        return AnswerObjective(config, self.task, shape)
+
+    def features(self, examples: Sequence[QuestionExample], encoder: AlignedEncoder) -> Features:
+        sequences, windows = answer.sequences(examples, encoder, self.task)
+        counted = (
+            (windows.questions_cut, "questions left too little room for their context and were cut"),
+            (windows.strides_shortened, "questions left less room than the stride, which was shortened"),
+        )
+        return Features(examples, sequences, windows, tuple(f"{n:,} {what}" for n, what in counted if n))
+
+    def answer(
+        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
+    ) -> Evaluation:
+        found = answers(encoder, objective, features.sequences, "token", progress=progress)
+        said = answer.decode(found, features.extra, features.examples, self.task, threshold=self.threshold)
+        if any(example.answers is None for example in features.examples):
+            return Evaluation(said)
+        return Evaluation(said, answer.score(said, features.examples, language_of(features.examples)))
+
+    def tune(self, evaluation: Evaluation, features: Features) -> AnswerJob:
+        if not self.task.impossible:
+            return self
+        language = language_of(features.examples)
+        return replace(self, threshold=answer.best_threshold(evaluation.predictions, features.examples, language))
+
+    def settings(self) -> TaskSettings:
+        return TaskSettings()
+
+    def learned(self) -> dict[str, Any]:
+        return {"threshold": self.threshold} if self.task.impossible else {}
+
+    def with_learned(self, kept: Mapping[str, Any]) -> AnswerJob:
+        return replace(self, threshold=float(kept.get("threshold", 0.0)))
+
+
+def language_of(examples: Sequence[QuestionExample]) -> Language:
+    """Whose definition of the scores fits: Chinese has no spaces to cut words at."""
+    text = "".join(example.context for example in examples[:200])
+    return "zh" if sum("\u4e00" <= character <= "\u9fff" for character in text) > HAN * len(text) else "en"
+
+
+@dataclass(frozen=True)
+class ContrastJob:
+    """Texts to vectors."""
+
+    task: Contrast
+    columns: dict[str, str] = field(default_factory=dict)
+
+    def read(self, source: str, *, asked: bool = False) -> Read[RankedExample]:
+        return read_ranked(source, columns=self.columns)
+
+    def begin(self, training: Sequence[RankedExample]) -> ContrastJob:
+        return self
+
+    def require(self, examples: Sequence[RankedExample], source: str) -> None:
+        return
+
+    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
+        return ContrastObjective(config, self.task)
+
+    def features(self, examples: Sequence[RankedExample], encoder: AlignedEncoder) -> Features:
+        sequences, cut_N = contrast.sequences(examples, encoder, self.task)
+        return Features(examples, sequences, notes=_cut(int(np.sum(cut_N)), len(sequences), encoder))
+
+    def answer(
+        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
+    ) -> Evaluation:
+        vectors = answers(encoder, objective, features.sequences, "sequence", progress=progress)["vectors"]
+        if not all(example.positives for example in features.examples):
+            return Evaluation([])
+        return Evaluation([], contrast.score(vectors, features.sequences, features.examples))
+
+    def tune(self, evaluation: Evaluation, features: Features) -> ContrastJob:
+        return self
+
+    def settings(self) -> TaskSettings:
+        return TaskSettings()
+
+    def learned(self) -> dict[str, Any]:
+        return {}
+
+    def with_learned(self, kept: Mapping[str, Any]) -> ContrastJob:
+        return self
+
+
+@dataclass(frozen=True)
+class RankJob:
+    """A query and a text to how well the text answers."""
+
+    task: Ranking
+    columns: dict[str, str] = field(default_factory=dict)
+
+    def read(self, source: str, *, asked: bool = False) -> Read[RankedExample]:
+        return read_ranked(source, columns=self.columns)
+
+    def begin(self, training: Sequence[RankedExample]) -> RankJob:
+        return self
+
+    def require(self, examples: Sequence[RankedExample], source: str) -> None:
+        return
+
+    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
+        return RankObjective(config, self.task, shape)
+
+    def features(self, examples: Sequence[RankedExample], encoder: AlignedEncoder) -> Features:
+        sequences, cut_N = rank.sequences(examples, encoder, self.task)
+        return Features(examples, sequences, notes=_cut(int(np.sum(cut_N)), len(sequences), encoder))
+
+    def answer(
+        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
+    ) -> Evaluation:
+        scores = answers(encoder, objective, features.sequences, "sequence", progress=progress)["score"]
+        said = rank.decode(scores, features.examples)
+        return Evaluation(said, rank.score(said, features.examples))
+
+    def tune(self, evaluation: Evaluation, features: Features) -> RankJob:
+        return self
+
+    def settings(self) -> TaskSettings:
+        pointwise = self.task.loss == "pointwise"
+        return TaskSettings(problem_type="regression", activation="sigmoid" if pointwise else "identity")
+
+    def learned(self) -> dict[str, Any]:
+        return {}
+
+    def with_learned(self, kept: Mapping[str, Any]) -> RankJob:
+        return self

@@ -1,0 +1,42 @@
+"""Layers from the bottom up: which stay as they are, and how fast each may move."""
+
+from __future__ import annotations
+
+import re
+
+from unmask.config import EncoderConfig
+from unmask.errors import UnmaskError
+from unmask.nn.encoder import Encoder
+
+_BLOCK = re.compile(r"^blocks\.(\d+)\.")
+
+
+def layer_scales(config: EncoderConfig, encoder: Encoder, decay: float) -> dict[str, float]:
+    """What the learning rate of each parameter is multiplied by: `decay` once for each layer above it (Howard and Ruder
+    2018, section 3.2); the embeddings lie below the lowest layer, heads have 1. Empty when nothing decays.
+
+    A block that several layers share moves like the highest of them.
+    """
+    if decay == 1:
+        return {}
+    highest = {config.block_of(layer): layer for layer in range(config.num_hidden_layers)}
+    found = {}
+    for name, _ in encoder.named_parameters():
+        block = _BLOCK.match(name)
+        above = config.num_hidden_layers - 1 - highest[int(block[1])] if block else config.num_hidden_layers
+        found[f"encoder.{name}"] = 1.0 if name.startswith("norm.") else decay**above
+    return found
+
+
+def freeze(encoder: Encoder, layers: int) -> None:
+    """The lowest `layers` blocks stay as they are, and with the first of them all that lies below."""
+    if not layers:
+        return
+    if layers > encoder.config.num_blocks:
+        raise UnmaskError(
+            f"frozen_layers is {layers}, but the model has {encoder.config.num_blocks}", do="freeze fewer layers"
+        )
+    for name, parameter in encoder.named_parameters():
+        block = _BLOCK.match(name)
+        if not name.startswith("norm.") and (block is None or int(block[1]) < layers):
+            parameter.requires_grad_(False)

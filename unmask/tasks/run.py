@@ -1,0 +1,296 @@
+"""A fine-tuning run: from a model folder and labelled files to a model folder that knows the task.
+
+runs/<name>/  run.json  metrics.jsonl  report.html  steps/  model/  eval.json
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import platform
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from unmask import settings
+from unmask.batch import PackedBatch
+from unmask.config import (
+    BatchSize,
+    Contrast,
+    EncoderConfig,
+    FineTuning,
+    Keeping,
+    Machine,
+    Optimizer,
+    Schedule,
+    Steps,
+    Task,
+)
+from unmask.epochs import Epochs, token_budget
+from unmask.errors import UnmaskError
+from unmask.files import remove_leftovers, write_file
+from unmask.hub.files import LoadedModel, load_model, save_model
+from unmask.hub.sentence_layout import read_sentence_layout, write_sentence_layout
+from unmask.hub.task_heads import head_kind
+from unmask.measure.heldout import evaluate
+from unmask.nn.cost import TRAINING, count_parameters, encoder_flops
+from unmask.nn.encoder import Encoder
+from unmask.nn.initial import initialise
+from unmask.objectives.base import Joint, Objective
+from unmask.progress import Progress, quiet
+from unmask.tasks.contrast import layout_of
+from unmask.tasks.job import Evaluation, Features, Job
+from unmask.tasks.jobs import job_of
+from unmask.tasks.layers import freeze, layer_scales
+from unmask.tasks.outputs import TOKENS
+from unmask.text.aligned import AlignedEncoder
+from unmask.text.tokenizer import Tokenizer
+from unmask.text.tokenizer_files import has_tokenizer
+from unmask.train.checkpoint import Checkpoint, Checkpoints
+from unmask.train.journal import Journal, View, update_run
+from unmask.train.lock import lock_run
+from unmask.train.loop import Outcome, fit
+from unmask.train.machine import choose_device, describe, keep_freed_memory, set_threads
+from unmask.train.report.page import write_report
+from unmask.train.signals import StopRequest
+
+
+@dataclass(frozen=True)
+class _Training:
+    """A fine-tuning run as the loop takes it."""
+
+    seed: int
+    batch: BatchSize
+    until: Steps
+    optimizer: Optimizer
+    schedule: Schedule
+    keeping: Keeping
+    machine: Machine
+    max_length: int
+
+
+@dataclass(frozen=True)
+class Tuned:
+    """How a run ended, and what its best checkpoint reaches on the dev set (empty without one)."""
+
+    outcome: Outcome
+    metrics: Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class _Net:
+    config: EncoderConfig
+    encoder: Encoder
+    objective: Joint
+    texts: AlignedEncoder
+    loaded: LoadedModel
+    lowercase: bool
+
+    def training_flops(self, batch: PackedBatch) -> float:
+        reading = None if batch.read is None else len(batch.read)
+        own = encoder_flops(self.config, batch.layout.lengths, reading=reading)
+        return TRAINING * (own + self.objective.flops(self.config, batch))
+
+
+def finetune(
+    run: FineTuning, folder: Path, *, columns: Mapping[str, str] | None = None, view: View, progress: Progress = quiet
+) -> Tuned:
+    """Trains until the epochs are over, or goes on with the run in `folder`; writes model, scores and report.
+
+    Raises UnmaskError for files, models and settings that do not fit; nothing already saved is lost.
+    """
+    with lock_run(folder):
+        for place in (folder, folder / "steps"):
+            remove_leftovers(place, alone=True)
+        set_threads(run.machine)
+        keep_freed_memory()
+        return _Road(run, folder, job_of(run.task, dict(columns or {})), view, progress).go()
+
+
+class _Road:
+    """The parts of a run, in the order they are needed."""
+
+    def __init__(self, run: FineTuning, folder: Path, job: Job, view: View, progress: Progress):
+        self.run, self.folder, self.progress = run, folder, progress
+        self.train = job.read(run.train)
+        self.dev = job.read(run.dev) if run.dev else None
+        self.job = job.begin(self.train.examples)
+        if self.dev:
+            self.job.require(self.dev.examples, run.dev)
+        self.net = _network(run, self.job)
+        self.journal = Journal(folder, view=view, origin=self._origin)
+        self.checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=True)
+
+    def _origin(self, document: int) -> tuple[str, int]:
+        place = self.train.examples[document].place
+        return place.file, place.record
+
+    def go(self) -> Tuned:
+        training = self.job.features(self.train.examples, self.net.texts)
+        held_out = self.job.features(self.dev.examples, self.net.texts) if self.dev else None
+        self._tell(training, held_out)
+        epochs = Epochs(training.sequences, self.net.objective.prepare, self.run.seed, self.run.examples)
+        self._write_run(len(self.train.examples))
+        with StopRequest() as stop:
+            try:
+                outcome = fit(
+                    self._training(epochs), self.net.encoder, self.net.objective, epochs, self.journal,
+                    self.checkpoints, evaluate=partial(self._measure, held_out), flops=self.net.training_flops,
+                    stop=stop, scales=layer_scales(self.net.config, self.net.encoder, self.run.layer_decay),
+                    patience=self.run.patience,
+                )  # fmt: skip
+            except BaseException as error:
+                with suppress(UnmaskError, OSError):
+                    self._end("failed", str(error).splitlines()[0] if str(error) else type(error).__name__)
+                raise
+            finally:
+                self.journal.close()
+        if not outcome.finished:
+            self._end("stopped", f"{stop.signal.name if stop.signal else 'asked'} after step {outcome.step:,}")
+            return Tuned(outcome, {})
+        metrics = self._finish(held_out)
+        self._end("finished", "", metrics)
+        return Tuned(outcome, metrics)
+
+    def _training(self, epochs: Epochs) -> _Training:
+        run = self.run
+        steps = max(1, round(run.epochs * epochs.per_epoch / run.accumulate))
+        about = max(1, round(run.examples * len(epochs.sequences.ids_T) / epochs.sequences.num_units))
+        return _Training(
+            run.seed, BatchSize(tokens=about, accumulate=run.accumulate), Steps(steps=steps), run.optimizer,
+            run.schedule, run.keeping, run.machine, run.max_length,
+        )  # fmt: skip
+
+    def _tell(self, training: Features, held_out: Features | None) -> None:
+        """What was understood of the data, what was doubted, what was cut."""
+        for name, read, features in (("train", self.train, training), ("dev", self.dev, held_out)):
+            if read is not None and features is not None:
+                for line in (*read.understood, *read.warnings, *features.notes):
+                    self.journal.say(f"{name}: {line}")
+
+    def _measure(self, held_out: Features | None, step: int) -> Sequence[dict[str, Any]]:
+        """One evaluation. Without a dev set there is nothing to measure, and the last checkpoint is the best."""
+        if held_out is None:
+            return [{"kind": "evaluation", "step": step, "loss": 0.0, "score": float(step)}]
+        prepared = (
+            self.net.objective.prepare(b, 0) for b in token_budget(held_out.sequences, TOKENS, whole_units=True)
+        )
+        found = evaluate(self.net.encoder, self.net.objective, list(prepared))
+        metrics = self.job.answer(self.net.encoder, self._member(), held_out).metrics
+        primary = next(iter(metrics))
+        return [{"kind": "evaluation", "step": step, **found, "score": metrics[primary], "metrics": metrics}]
+
+    def _member(self) -> Any:
+        return next(iter(self.net.objective.members().values()))
+
+    def _finish(self, held_out: Features | None) -> Mapping[str, float]:
+        """The best checkpoint as a model folder, with what it reaches."""
+        self._load_best()
+        evaluation = Evaluation([])
+        if held_out is not None:
+            evaluation = self.job.answer(self.net.encoder, self._member(), held_out, progress=self.progress)
+            self.job = self.job.tune(evaluation, held_out)
+            evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
+        about = {"run": settings.plain(self.run), "job": _plain_job(self.job), "dev": evaluation.metrics}
+        save_model(
+            self.folder / "model", self.net.encoder, self.net.objective,
+            tokenizer_folder=self.net.loaded.tokenizer_folder, about=about, task=self.job.settings(),
+            model_type=self.net.loaded.model_type,
+        )  # fmt: skip
+        finish_folder(self.job.task, self.folder / "model", self.net)
+        records = {"records": len(evaluation.predictions), "metrics": evaluation.metrics}
+        update_run(self.folder, dev={**records, **evaluation.detail} if held_out else {})
+        write_file(self.folder / "eval.json", json.dumps({"dev": evaluation.metrics}, indent=1) + "\n")
+        return evaluation.metrics
+
+    def _load_best(self) -> None:
+        rows = {row["step"]: str(row["kind"]) for row in self.checkpoints.list()}
+        best = next(step for step, kind in rows.items() if "best" in kind.split(", "))
+        tensors, _ = self.checkpoints.load(Checkpoint(best, self.checkpoints.folder / f"{best:010d}"))
+        self.net.encoder.load_state_dict(tensors["encoder"])
+        self.net.objective.load_state_dict(tensors["objective"])
+
+    def _write_run(self, examples: int) -> None:
+        packages = ("unmask", "torch", "tokenizers", "numpy")
+        update_run(
+            self.folder,
+            run=settings.plain(self.run),
+            versions={name: importlib.metadata.version(name) for name in packages}
+            | {"python": platform.python_version()},
+            machine=describe(choose_device(self.run.machine)),
+            model={"parameters": count_parameters(self.net.encoder, self.net.objective)},
+            data={"train": examples, "dev": len(self.dev.examples) if self.dev else 0},
+            result={"status": "running"},
+        )
+
+    def _end(self, status: str, why: str, metrics: Mapping[str, float] | None = None) -> None:
+        update_run(self.folder, result={"status": status, "why": why, "metrics": dict(metrics or {})})
+        write_report(self.folder)
+
+
+def _plain_job(job: Job) -> dict[str, Any]:
+    """What a reader of the folder needs besides the weights."""
+    return {"task": settings.plain(job.task), **job.learned()}
+
+
+def _network(run: FineTuning, job: Job) -> _Net:
+    """The model's encoder with a new head, or the head that the model already has for these very labels."""
+    layout = read_sentence_layout(Path(run.model))
+    loaded = load_model(layout.model_folder)
+    if not has_tokenizer(layout.model_folder):
+        raise UnmaskError(
+            "the model has no tokenizer", where=str(layout.model_folder), do="copy its tokenizer.json into the folder"
+        )
+    rates = (
+        {} if run.dropout < 0 else dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), run.dropout)
+    )
+    config = replace(loaded.config, **rates)  # type: ignore[arg-type]
+    encoder = Encoder(config)
+    encoder.load_state_dict(loaded.encoder)
+    kind = job.task.kind
+    member = job.objective(config, loaded.head_shape(kind))
+    objective = Joint({kind: member})
+    initialise(objective, config, torch.Generator().manual_seed(run.seed))
+    begin_head(member, loaded, kind)
+    freeze(encoder, run.frozen_layers)
+    limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
+    texts = AlignedEncoder(Tokenizer.load(layout.model_folder), limit, lowercase=layout.lowercase)
+    return _Net(
+        config, encoder, objective, texts, replace(loaded, tokenizer_folder=layout.model_folder), layout.lowercase
+    )
+
+
+def begin_head(objective: Objective, loaded: LoadedModel, kind: str) -> None:
+    """What the folder has of such a head already: all of it where the outputs are the same ones, else what lies before."""
+    if not same_head(objective, loaded, kind):
+        ours = _own_names(objective)
+        begun = loaded.beginnings.get(head_kind(kind), {})
+        found = {ours[name]: tensor for name, tensor in begun.items() if name in ours}
+        objective.load_state_dict(objective.state_dict() | found)
+
+
+def same_head(objective: Objective, loaded: LoadedModel, kind: str) -> bool:
+    """Takes over the folder's head where it is of the very shape of this one; False where it is not."""
+    ours, own = _own_names(objective), objective.state_dict()
+    there = {ours.get(name, name): tensor for name, tensor in loaded.heads.get(head_kind(kind), {}).items()}
+    if {name: t.shape for name, t in there.items()} != {name: t.shape for name, t in own.items()}:
+        return False
+    objective.load_state_dict(there)
+    return True
+
+
+def _own_names(objective: Objective) -> dict[str, str]:
+    """What a folder calls a parameter of a task's head: what the objective does."""
+    return {name.removeprefix("head."): name for name in objective.state_dict()}
+
+
+def finish_folder(task: Task, folder: Path, net: _Net) -> None:
+    """What other libraries need beside the model folder: sentence-transformers' files around an encoder for vectors."""
+    if isinstance(task, Contrast):
+        layout = layout_of(task, folder, net.texts.max_length, lowercase=net.lowercase)
+        write_sentence_layout(layout, net.config.hidden_size)
