@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 from small_models import SMALL, our_model
+from task_models import theirs_of
 
 from unmask.hub.files import save_model
 from unmask.text.tokenizer import Tokenizer
@@ -27,3 +28,10 @@ def saved(tmp_path: Path, tokenizer_folder: Path) -> Path:
     """A folder with both heads and a tokenizer, every tensor random."""
     save_model(tmp_path / "model", *our_model(), tokenizer_folder=tokenizer_folder, about={"steps": 12})
     return tmp_path / "model"
+
+
+@pytest.fixture
+def classifier(tmp_path: Path) -> Path:
+    """A classifier of transformers with five labels."""
+    theirs_of("bert", "classify").save_pretrained(tmp_path / "theirs")
+    return tmp_path / "theirs"

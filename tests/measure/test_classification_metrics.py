@@ -194,7 +194,8 @@ def test_the_best_threshold_reaches_the_best_f1_with_the_fewest_chosen(
 
 
 def test_of_equally_good_thresholds_the_largest_is_taken() -> None:
-    assert best_threshold([0.9, 0.7, 0.5, 0.3], [1, 0, 0, 1]) == pytest.approx(0.8)  # F1 2/3 for one chosen and for four
+    threshold = best_threshold([0.9, 0.7, 0.5, 0.3], [1, 0, 0, 1])
+    assert threshold == pytest.approx(0.8)  # F1 is 2/3 for one chosen and for all four
 
 
 def test_the_best_threshold_stands_clear_of_every_score() -> None:

@@ -59,7 +59,8 @@ def test_bm25_equals_brute_force(texts: list[str], query: str, k1: float, b: flo
             having = sum(word in other for other in bags)
             frequency = bag.count(word)
             length = k1 * (1 - b + b * len(bag) / mean)
-            total += math.log(1 + (len(bags) - having + 0.5) / (having + 0.5)) * frequency / (frequency + length)
+            rarity = math.log(1 + (len(bags) - having + 0.5) / (having + 0.5))
+            total += rarity * frequency / (frequency + length) if frequency else 0
         wanted.append(total)
     index = Bm25(texts, k1=k1, b=b)
     assert index.scores(query) == pytest.approx(wanted)

@@ -52,18 +52,21 @@ def evaluate(encoder: Encoder, objective: Objective, batches: list[PackedBatch])
     """
     device = next(encoder.parameters()).device
     total: dict[str, list[float]] = {}
+    judged: dict[str, None] = {}  # losses that have right answers
     with evaluating(encoder, objective):
         for batch in batches:
             for name, part in objective(encoder, batch.to(device)).items():
                 sums = total.setdefault(name, [0.0, 0.0, 0.0])
                 sums[0] += float(part.total)
                 sums[1] += part.count
-                sums[2] += float(part.correct) if part.correct is not None else 0.0
+                if part.correct is not None:
+                    sums[2] += float(part.correct)
+                    judged[name] = None
     losses = {name: sums[0] / max(1.0, sums[1]) for name, sums in total.items()}
     out: dict[str, Any] = {"loss": sum(losses.values()), "losses": losses}
     for name in OVER_VOCABULARY & losses.keys():
         out["perplexity"] = math.exp(min(losses[name], 700.0))
-    out["accuracy"] = {name: sums[2] / max(1.0, sums[1]) for name, sums in total.items()}
+    out["accuracy"] = {name: total[name][2] / max(1.0, total[name][1]) for name in judged}
     return out
 
 

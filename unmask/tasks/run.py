@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import math
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -58,6 +59,9 @@ from unmask.train.loop import Outcome, fit
 from unmask.train.machine import choose_device, describe, keep_freed_memory, set_threads
 from unmask.train.report.page import write_report
 from unmask.train.signals import StopRequest
+
+
+UNDEFINED = -1e9  # the score of a checkpoint that has none (a correlation of equal numbers): below every other
 
 
 @dataclass(frozen=True)
@@ -182,8 +186,9 @@ class _Road:
         )
         found = evaluate(self.net.encoder, self.net.objective, list(prepared))
         metrics = self.job.answer(self.net.encoder, self._member(), held_out).metrics
-        primary = next(iter(metrics))
-        return [{"kind": "evaluation", "step": step, **found, "score": metrics[primary], "metrics": metrics}]
+        score = next(iter(metrics.values()))
+        score = score if math.isfinite(score) else UNDEFINED
+        return [{"kind": "evaluation", "step": step, **found, "score": score, "metrics": _defined(metrics)}]
 
     def _member(self) -> Any:
         return next(iter(self.net.objective.members().values()))
@@ -196,16 +201,16 @@ class _Road:
             evaluation = self.job.answer(self.net.encoder, self._member(), held_out, progress=self.progress)
             self.job = self.job.tune(evaluation, held_out)
             evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
-        about = {"run": settings.plain(self.run), "job": _plain_job(self.job), "dev": evaluation.metrics}
+        about = {"run": settings.plain(self.run), "job": _plain_job(self.job), "dev": _defined(evaluation.metrics)}
         save_model(
             self.folder / "model", self.net.encoder, self.net.objective,
             tokenizer_folder=self.net.loaded.tokenizer_folder, about=about, task=self.job.settings(),
             model_type=self.net.loaded.model_type,
         )  # fmt: skip
         finish_folder(self.job.task, self.folder / "model", self.net)
-        records = {"records": len(evaluation.predictions), "metrics": evaluation.metrics}
+        records = {"records": len(evaluation.predictions), "metrics": _defined(evaluation.metrics)}
         update_run(self.folder, dev={**records, **evaluation.detail} if held_out else {})
-        write_file(self.folder / "eval.json", json.dumps({"dev": evaluation.metrics}, indent=1) + "\n")
+        write_file(self.folder / "eval.json", json.dumps({"dev": _defined(evaluation.metrics)}, indent=1) + "\n")
         return evaluation.metrics
 
     def _load_best(self) -> None:
@@ -229,8 +234,13 @@ class _Road:
         )
 
     def _end(self, status: str, why: str, metrics: Mapping[str, float] | None = None) -> None:
-        update_run(self.folder, result={"status": status, "why": why, "metrics": dict(metrics or {})})
+        update_run(self.folder, result={"status": status, "why": why, "metrics": _defined(metrics or {})})
         write_report(self.folder)
+
+
+def _defined(metrics: Mapping[str, float]) -> dict[str, float]:
+    """What JSON can hold: a metric that is undefined on these records is left out."""
+    return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
 def _plain_job(job: Job) -> dict[str, Any]:

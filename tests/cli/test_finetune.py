@@ -1,0 +1,147 @@
+"""`unmask finetune`, `evaluate`, `predict`: from labelled files to answers, for each task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commands import Road, unmask
+
+FAST = [
+    word
+    for setting in ("machine.threads=1", "machine.device=cpu", "examples=8", "max_length=48", "optimizer.learning_rate=3e-3")
+    for word in ("--set", setting)
+]
+
+
+def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def answers(text: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+@pytest.fixture(scope="module")
+def tuned(road: Road, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A classifier of two labels, one of which has a space and one is Chinese."""
+    here = tmp_path_factory.mktemp("tuned")
+    rows = [{"review": f"the {'good' if n % 2 else 'bad'} one", "label": "is good" if n % 2 else "不好"} for n in range(40)]
+    data = lines(here / "data.jsonl", rows)
+    answer = unmask(
+        "finetune", "classify", "-m", road.model, "-t", data, "-d", data, "-o", here / "run", "--epochs", 6,
+        "--map", "text=review", *FAST,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "accuracy" in answer.out and "unmask predict" in answer.out
+    return here
+
+
+def test_a_tuned_model_is_measured_and_shows_its_worst_answers(tuned: Path) -> None:
+    rows = [{"text": "the good one", "label": "不好"}, {"text": "the bad one", "label": "不好"}]
+    test = lines(tuned / "test.jsonl", rows)
+    answer = unmask("evaluate", tuned / "run" / "model", test, "--errors", tuned / "worst.jsonl")
+    assert answer.code == 0, answer.err
+    assert "accuracy" in answer.out and "0.5" in answer.out
+    (worst,) = answers((tuned / "worst.jsonl").read_text(encoding="utf-8"))
+    assert worst["record"]["text"] == "the good one" and worst["said"]["label"] == "is good" and worst["cost"] > 0
+
+
+def test_predictions_come_in_the_file_s_order_and_need_no_labels(tuned: Path) -> None:
+    texts = ["the good one", "", "the bad one", "a long one " * 99, "\u200b"]
+    data = lines(tuned / "new.jsonl", [{"text": text} for text in texts])
+    answer = unmask("predict", tuned / "run" / "model", data)
+    assert answer.code == 0, answer.err
+    said = answers(answer.out)
+    assert len(said) == 5 and said[0]["label"] == "is good" and said[2]["label"] == "不好"
+    assert all(abs(sum(row["scores"].values()) - 1) < 1e-6 and len(row["scores"]) == 2 for row in said)
+    assert "cut" in answer.err
+    assert unmask("predict", tuned / "run" / "model", data, "--out", tuned / "said.jsonl").code == 0
+    assert answers((tuned / "said.jsonl").read_text(encoding="utf-8")) == said
+
+
+def test_several_seeds_give_a_mean_and_a_deviation(road: Road, tmp_path: Path) -> None:
+    data = lines(tmp_path / "data.jsonl", [{"text": f"text {n}", "score": n / 7} for n in range(16)])
+    answer = unmask(
+        "finetune", "regress", "-m", road.model, "-t", data, "-d", data, "-o", tmp_path / "run", "--epochs", 1,
+        "--seeds", 2, *FAST,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    assert "deviation" in answer.out and "spearman" in answer.out
+    assert (tmp_path / "run" / "seed0" / "model").is_dir() and (tmp_path / "run" / "seed1" / "model").is_dir()
+
+
+@pytest.mark.parametrize("decoder", ["linear", "crf", "bilstm_crf"])
+def test_words_are_tagged_with_character_offsets(road: Road, tmp_path: Path, decoder: str) -> None:
+    sentences = [f"the\tO\nNew\tB-LOC\nYork\tI-LOC\nof {n}\tO\n" for n in range(24)]
+    (tmp_path / "train.conll").write_text("\n".join(sentences), encoding="utf-8")
+    answer = unmask(
+        "finetune", "tag", "-m", road.model, "-t", tmp_path / "train.conll", "-d", tmp_path / "train.conll",
+        "-o", tmp_path / "run", "--epochs", 12, "--set", f"task.decoder={decoder}", *FAST,
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    said = unmask("predict", tmp_path / "run" / "model", lines(tmp_path / "new.jsonl", [{"tokens": ["the", "New", "York", "of"]}]))
+    assert said.code == 0, said.err
+    (row,) = answers(said.out)
+    assert row["tags"] == ["O", "B-LOC", "I-LOC", "O"]
+    assert [(s["label"], s["text"], s["begin"], s["end"]) for s in row["spans"]] == [("LOC", "New York", 4, 12)]
+    assert unmask("evaluate", tmp_path / "run" / "model", tmp_path / "train.conll", "--errors", tmp_path / "e.jsonl").code == 0
+
+
+def test_questions_are_answered_with_pieces_of_their_context(road: Road, tmp_path: Path) -> None:
+    rows = [
+        {"id": str(n), "question": "who?", "context": f"it was {name} there", "answers": [{"text": name, "start": 7}]}
+        for n, name in enumerate(["Ada", "Bob"] * 12)
+    ]
+    data = lines(tmp_path / "data.jsonl", rows)
+    answer = unmask(
+        "finetune", "answer", "-m", road.model, "-t", data, "-d", data, "-o", tmp_path / "run", "--epochs", 8, *FAST,
+        "--set", "task.stride=8",
+    )  # fmt: skip
+    assert answer.code == 0, answer.err
+    said = unmask("predict", tmp_path / "run" / "model", data)
+    assert said.code == 0, said.err
+    for row, one in zip(rows, answers(said.out), strict=True):
+        assert one["text"] == row["context"][one["begin"] : one["end"]] and one["id"] == row["id"]
+
+
+@pytest.mark.parametrize("task", ["contrast", "rank"])
+def test_search_models_are_trained_from_pairs(road: Road, tmp_path: Path, task: str) -> None:
+    rows = [{"anchor": f"what is {n}", "positive": f"{n} is a number", "negative": f"no {n + 1} here"} for n in range(16)]
+    data = lines(tmp_path / "data.jsonl", rows)
+    answer = unmask(
+        "finetune", task, "-m", road.model, "-t", data, "-d", data, "-o", tmp_path / "run", "--epochs", 1, *FAST
+    )
+    assert answer.code == 0, answer.err
+    assert "ndcg" in answer.out.lower()
+    assert unmask("evaluate", tmp_path / "run" / "model", data).code == 0
+    assert (tmp_path / "run" / "model" / "modules.json").exists() is (task == "contrast")
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("finetune", "classify", "-t", "x.jsonl"), "no --model is given"),
+        (("finetune", "sing", "-m", "m", "-t", "x.jsonl"), "unknown task 'sing'"),
+        (("finetune", "classify", "-m", "m", "-t", "x.jsonl", "--map", "text"), "names no column"),
+        (("finetune", "classify", "-m", "nowhere", "-t", "nofile.jsonl"), "nofile.jsonl"),
+        (("predict", "nowhere", "x.jsonl"), "no such folder"),
+    ],
+)
+def test_what_is_missing_is_named(words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = unmask(*words)
+    assert answer.code == 2 and said in answer.err
+
+
+def test_a_model_without_a_task_is_told_to_be_tuned_first(road: Road, tmp_path: Path) -> None:
+    answer = unmask("predict", road.model, lines(tmp_path / "x.jsonl", [{"text": "a"}]))
+    assert answer.code == 2 and "unmask finetune" in answer.err
+
+
+def test_a_folder_with_a_run_is_not_written_over(tuned: Path, road: Road) -> None:
+    answer = unmask("finetune", "classify", "-m", road.model, "-t", tuned / "data.jsonl", "-o", tuned / "run", *FAST)
+    assert answer.code == 2 and "--resume" in answer.err
