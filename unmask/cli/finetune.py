@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Mapping
 from pathlib import Path
@@ -53,7 +54,7 @@ def finetune(
     """
     from unmask.cli.console import Console
 
-    columns = columns_of(map_ or [])
+    columns = scoresof(map_ or [])
     with Console() as console:
         if resume:
             _resume(console, out, columns)
@@ -65,7 +66,7 @@ def finetune(
             _several(console, run, out, columns, seeds)
 
 
-def columns_of(given: list[str]) -> dict[str, str]:
+def scoresof(given: list[str]) -> dict[str, str]:
     """FIELD=COLUMN as a table."""
     from unmask.errors import UnmaskError
 
@@ -133,10 +134,11 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
         _one(console, replace(run, seed=run.seed + number), out / f"seed{run.seed + number}", columns)
         for number in range(seeds)
     ]
-    names = list(found[0])
+    names = [name for name in found[0] if all(math.isfinite(metrics.get(name, math.nan)) for metrics in found)]
+    scores = {name: [metrics[name] for metrics in found] for name in names}
     rows: list[list[object]] = [
-        [name, round(statistics.mean(f[name] for f in found), 4), round(statistics.stdev(f[name] for f in found), 4)]
-        for name in names
+        [name, round(statistics.mean(values), 4), round(statistics.stdev(values), 4)]
+        for name, values in scores.items()
     ]
     console.table(f"{seeds} seeds, dev set", rows, ["metric", "mean", "deviation"])
     console.say(f"\nModels: {out}/seed*/model")
