@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torture import KINDS, TORTURE, content, folded, small
 
@@ -206,6 +206,7 @@ def test_B054_B055_B070_B172_offsets_cut_whole_characters_out_of_the_given_text(
     assert marked(tokenizer, f"{text} Ada {text}", "Ada") == "Ada"
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from([*"aZ é1,.#\t\n", *"".join(TORTURE)]), max_size=25), st.sampled_from(KINDS))
 def test_offsets_are_right_for_any_mixture_of_such_characters(text: str, kind: str) -> None:
     check_offsets(small(kind), text)
@@ -260,6 +261,7 @@ def test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_pie
     assert words.sequences().unit_N.tolist() == [0, 1, 2, 3, 4, 5]
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.sampled_from(WORDS), max_size=30), max_size=4),
     st.integers(3, 40),
@@ -322,6 +324,7 @@ def plain_windows(
         begin += space - stride
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 12), st.integers(0, 40)), max_size=4),
     st.integers(6, 30),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.text.graphemes import clusters
@@ -23,6 +23,7 @@ def characters(text: str) -> list[str]:
     return [text[a:b] for a, b in dict.fromkeys(zip(begins.tolist(), ends.tolist(), strict=True))]
 
 
+@settings(deadline=None)  # the first one makes the tables
 @given(st.lists(st.sampled_from(UNITS), max_size=12).map("".join))
 def test_characters_are_those_of_unicode_annex_29(text: str) -> None:
     regex = pytest.importorskip("regex")

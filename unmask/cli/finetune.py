@@ -54,7 +54,7 @@ def finetune(
     """
     from unmask.cli.console import Console
 
-    columns = scoresof(map_ or [])
+    columns = columns_of(map_ or [])
     with Console() as console:
         if resume:
             _resume(console, out, columns)
@@ -66,7 +66,7 @@ def finetune(
             _several(console, run, out, columns, seeds)
 
 
-def scoresof(given: list[str]) -> dict[str, str]:
+def columns_of(given: list[str]) -> dict[str, str]:
     """FIELD=COLUMN as a table."""
     from unmask.errors import UnmaskError
 

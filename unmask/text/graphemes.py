@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-_OTHER, _ALONE, _EXTEND, _SPACING, _LINKER, _ZWJ, _FLAG, _PICTURE, _CONSONANT, _L, _V, _T, _LV, _LVT = range(14)
+_OTHER, _ALONE, _EXTEND, _SPACING, _LINKER, _ZWNJ, _ZWJ, _FLAG, _PICTURE, _CONSONANT, _L, _V, _T, _LV, _LVT = range(15)
 _FIRST_JOINED = 0x300  # below it every character stands alone
 _RANGES = (  # what the general category does not tell
     *((_LINKER, virama, virama) for virama in (0x94D, 0x9CD, 0xACD, 0xB4D, 0xC4D, 0xD4D)),  # these join two consonants
-    *((_EXTEND, 0x200C, 0x200C), (_SPACING, 0xE33, 0xE33), (_SPACING, 0xEB3, 0xEB3), (_EXTEND, 0xFF9E, 0xFF9F)),
+    *((_ZWNJ, 0x200C, 0x200C), (_SPACING, 0xE33, 0xE33), (_SPACING, 0xEB3, 0xEB3), (_EXTEND, 0xFF9E, 0xFF9F)),
     *((_EXTEND, 0x1F3FB, 0x1F3FF), (_EXTEND, 0xE0020, 0xE007F), (_ZWJ, 0x200D, 0x200D), (_FLAG, 0x1F1E6, 0x1F1FF)),
     *((_L, 0x1100, 0x115F), (_L, 0xA960, 0xA97C), (_V, 0x1160, 0x11A7), (_V, 0xD7B0, 0xD7C6)),
     *((_T, 0x11A8, 0x11FF), (_T, 0xD7CB, 0xD7FB)),
@@ -40,16 +40,17 @@ def clusters(codes_C: NDArray[np.uint32]) -> tuple[Ints, Ints]:
 def _joined(kinds_C: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """[C-1] True where a code point goes with the one before it."""
     before, after = kinds_C[:-1], kinds_C[1:]
-    marks_C = (kinds_C == _EXTEND) | (kinds_C == _LINKER) | (kinds_C == _ZWJ)
+    marks_C = np.isin(kinds_C, (_EXTEND, _LINKER, _ZWNJ, _ZWJ))
     places = np.arange(len(kinds_C))
     base_C = np.maximum.accumulate(np.where(marks_C, 0, places))  # the last one that is no mark
+    letter_C = np.maximum.accumulate(np.where(marks_C & (kinds_C != _ZWNJ), 0, places))  # a non-joiner parts consonants
     joined = (marks_C[1:] | (after == _SPACING)) & (before != _ALONE)
     joined |= (before == _L) & np.isin(after, (_L, _V, _LV, _LVT))
     joined |= np.isin(before, (_LV, _V)) & np.isin(after, (_V, _T)) | np.isin(before, (_LVT, _T)) & (after == _T)
     joined |= (after == _PICTURE) & (before == _ZWJ) & (kinds_C[base_C[:-1]] == _PICTURE)
     linkers_C = np.cumsum(kinds_C == _LINKER)
-    linked = linkers_C[:-1] > linkers_C[base_C[:-1]]
-    joined |= (after == _CONSONANT) & (kinds_C[base_C[:-1]] == _CONSONANT) & linked
+    linked = linkers_C[:-1] > linkers_C[letter_C[:-1]]
+    joined |= (after == _CONSONANT) & (kinds_C[letter_C[:-1]] == _CONSONANT) & linked
     flags_C = kinds_C == _FLAG
     odd = (places - np.maximum.accumulate(np.where(flags_C, -1, places))) % 2  # 1 for the first of two
     return joined | (flags_C[1:] & flags_C[:-1] & (odd[:-1] == 1))
