@@ -11,7 +11,13 @@ from commands import Road, unmask
 
 FAST = [
     word
-    for setting in ("machine.threads=1", "machine.device=cpu", "examples=8", "max_length=48", "optimizer.learning_rate=3e-3")
+    for setting in (
+        "machine.threads=1",
+        "machine.device=cpu",
+        "examples=8",
+        "max_length=48",
+        "optimizer.learning_rate=3e-3",
+    )
     for word in ("--set", setting)
 ]
 
@@ -29,7 +35,9 @@ def answers(text: str) -> list[dict[str, Any]]:
 def tuned(road: Road, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A classifier of two labels, one of which has a space and one is Chinese."""
     here = tmp_path_factory.mktemp("tuned")
-    rows = [{"review": f"the {'good' if n % 2 else 'bad'} one", "label": "is good" if n % 2 else "不好"} for n in range(40)]
+    rows = [
+        {"review": f"the {'good' if n % 2 else 'bad'} one", "label": "is good" if n % 2 else "不好"} for n in range(40)
+    ]
     data = lines(here / "data.jsonl", rows)
     answer = unmask(
         "finetune", "classify", "-m", road.model, "-t", data, "-d", data, "-o", here / "run", "--epochs", 6,
@@ -83,12 +91,17 @@ def test_words_are_tagged_with_character_offsets(road: Road, tmp_path: Path, dec
         "-o", tmp_path / "run", "--epochs", 12, "--set", f"task.decoder={decoder}", *FAST,
     )  # fmt: skip
     assert answer.code == 0, answer.err
-    said = unmask("predict", tmp_path / "run" / "model", lines(tmp_path / "new.jsonl", [{"tokens": ["the", "New", "York", "of"]}]))
+    said = unmask(
+        "predict", tmp_path / "run" / "model", lines(tmp_path / "new.jsonl", [{"tokens": ["the", "New", "York", "of"]}])
+    )
     assert said.code == 0, said.err
     (row,) = answers(said.out)
     assert row["tags"] == ["O", "B-LOC", "I-LOC", "O"]
     assert [(s["label"], s["text"], s["begin"], s["end"]) for s in row["spans"]] == [("LOC", "New York", 4, 12)]
-    assert unmask("evaluate", tmp_path / "run" / "model", tmp_path / "train.conll", "--errors", tmp_path / "e.jsonl").code == 0
+    assert (
+        unmask("evaluate", tmp_path / "run" / "model", tmp_path / "train.conll", "--errors", tmp_path / "e.jsonl").code
+        == 0
+    )
 
 
 def test_questions_are_answered_with_pieces_of_their_context(road: Road, tmp_path: Path) -> None:
@@ -110,7 +123,9 @@ def test_questions_are_answered_with_pieces_of_their_context(road: Road, tmp_pat
 
 @pytest.mark.parametrize("task", ["contrast", "rank"])
 def test_search_models_are_trained_from_pairs(road: Road, tmp_path: Path, task: str) -> None:
-    rows = [{"anchor": f"what is {n}", "positive": f"{n} is a number", "negative": f"no {n + 1} here"} for n in range(16)]
+    rows = [
+        {"anchor": f"what is {n}", "positive": f"{n} is a number", "negative": f"no {n + 1} here"} for n in range(16)
+    ]
     data = lines(tmp_path / "data.jsonl", rows)
     answer = unmask(
         "finetune", task, "-m", road.model, "-t", data, "-d", data, "-o", tmp_path / "run", "--epochs", 1, *FAST
@@ -131,7 +146,9 @@ def test_search_models_are_trained_from_pairs(road: Road, tmp_path: Path, task: 
         (("predict", "nowhere", "x.jsonl"), "no such folder"),
     ],
 )
-def test_what_is_missing_is_named(words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_missing_is_named(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     answer = unmask(*words)
     assert answer.code == 2 and said in answer.err

@@ -53,6 +53,8 @@ def test_a_toy_task_is_learned_and_the_folder_answers_as_the_run_did(model: Path
     read = loaded.job.read(str(tmp_path / "dev.jsonl"))
     assert loaded.answer(loaded.features(read.examples)).metrics == pytest.approx(metrics)
     assert json.loads((tmp_path / "run" / "eval.json").read_text())["dev"] == pytest.approx(metrics)
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "`good news`" in card and "pipeline_tag: text-classification" in card and "200 records" in card
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert "Confusion" in page and "good news" in page
 

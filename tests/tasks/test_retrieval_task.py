@@ -138,6 +138,9 @@ def test_reranking_keeps_the_hits_and_the_order_of_equal_ones() -> None:
     found = rerank(hits, ["q"] * 40, ["zero", "one", "two"], equal)
     assert [one.document_K.tolist() for one in found] == [[1, 2, 0], []] * 20
     assert [one.score_K.tolist() for one in found[:2]] == [[1, 0, 0], []] and sum(asked) == 60
+    shuffled = np.random.default_rng(0).permutation(100)
+    (same,) = rerank([Hits(shuffled, np.zeros(100))], ["q"], ["zero"] * 100, equal)
+    assert same.document_K.tolist() == shuffled.tolist()
 
 
 def test_a_chinese_title_finds_its_abstract_by_words(shared: Path) -> None:

@@ -44,6 +44,7 @@ from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
 from unmask.objectives.base import Joint, Objective
 from unmask.progress import Progress, quiet
+from unmask.tasks.card import task_card
 from unmask.tasks.contrast import layout_of
 from unmask.tasks.job import Evaluation, Features, Job
 from unmask.tasks.jobs import job_of
@@ -59,7 +60,6 @@ from unmask.train.loop import Outcome, fit
 from unmask.train.machine import choose_device, describe, keep_freed_memory, set_threads
 from unmask.train.report.page import write_report
 from unmask.train.signals import StopRequest
-
 
 UNDEFINED = -1e9  # the score of a checkpoint that has none (a correlation of equal numbers): below every other
 
@@ -139,7 +139,7 @@ class _Road:
         held_out = self.job.features(self.dev.examples, self.net.texts) if self.dev else None
         self._tell(training, held_out)
         epochs = Epochs(training.sequences, self.net.objective.prepare, self.run.seed, self.run.examples)
-        self._write_run(len(self.train.examples))
+        self._write_run()
         with StopRequest() as stop:
             try:
                 outcome = fit(
@@ -202,9 +202,10 @@ class _Road:
             self.job = self.job.tune(evaluation, held_out)
             evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
         about = {"run": settings.plain(self.run), "job": _plain_job(self.job), "dev": _defined(evaluation.metrics)}
+        card = task_card(self.run, self.job.task, self._sizes(), _defined(evaluation.metrics))
         save_model(
             self.folder / "model", self.net.encoder, self.net.objective,
-            tokenizer_folder=self.net.loaded.tokenizer_folder, about=about, task=self.job.settings(),
+            tokenizer_folder=self.net.loaded.tokenizer_folder, about=about, task=self.job.settings(), card=card,
             model_type=self.net.loaded.model_type,
         )  # fmt: skip
         finish_folder(self.job.task, self.folder / "model", self.net)
@@ -220,7 +221,10 @@ class _Road:
         self.net.encoder.load_state_dict(tensors["encoder"])
         self.net.objective.load_state_dict(tensors["objective"])
 
-    def _write_run(self, examples: int) -> None:
+    def _sizes(self) -> dict[str, int]:
+        return {"train": len(self.train.examples), "dev": len(self.dev.examples) if self.dev else 0}
+
+    def _write_run(self) -> None:
         packages = ("unmask", "torch", "tokenizers", "numpy")
         update_run(
             self.folder,
@@ -229,7 +233,7 @@ class _Road:
             | {"python": platform.python_version()},
             machine=describe(choose_device(self.run.machine)),
             model={"parameters": count_parameters(self.net.encoder, self.net.objective)},
-            data={"train": examples, "dev": len(self.dev.examples) if self.dev else 0},
+            data=self._sizes(),
             result={"status": "running"},
         )
 

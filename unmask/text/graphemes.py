@@ -40,20 +40,24 @@ def clusters(codes_C: NDArray[np.uint32]) -> tuple[Ints, Ints]:
 def _joined(kinds_C: NDArray[np.uint8]) -> NDArray[np.bool_]:
     """[C-1] True where a code point goes with the one before it."""
     before, after = kinds_C[:-1], kinds_C[1:]
-    marks_C = np.isin(kinds_C, (_EXTEND, _LINKER, _ZWNJ, _ZWJ))
-    places = np.arange(len(kinds_C))
-    base_C = np.maximum.accumulate(np.where(marks_C, 0, places))  # the last one that is no mark
-    letter_C = np.maximum.accumulate(np.where(marks_C & (kinds_C != _ZWNJ), 0, places))  # a non-joiner parts consonants
-    joined = (marks_C[1:] | (after == _SPACING)) & (before != _ALONE)
+    joined = np.isin(after, (_EXTEND, _SPACING, _LINKER, _ZWNJ, _ZWJ)) & (before != _ALONE)
     joined |= (before == _L) & np.isin(after, (_L, _V, _LV, _LVT))
     joined |= np.isin(before, (_LV, _V)) & np.isin(after, (_V, _T)) | np.isin(before, (_LVT, _T)) & (after == _T)
-    joined |= (after == _PICTURE) & (before == _ZWJ) & (kinds_C[base_C[:-1]] == _PICTURE)
+    picture_C = kinds_C[_last(~np.isin(kinds_C, (_EXTEND, _LINKER, _ZWNJ)))] == _PICTURE  # perhaps with marks
+    joined[1:] |= (after[1:] == _PICTURE) & (before[1:] == _ZWJ) & picture_C[:-2]
+    letter_C = _last(~np.isin(kinds_C, (_EXTEND, _LINKER, _ZWJ)))
     linkers_C = np.cumsum(kinds_C == _LINKER)
     linked = linkers_C[:-1] > linkers_C[letter_C[:-1]]
     joined |= (after == _CONSONANT) & (kinds_C[letter_C[:-1]] == _CONSONANT) & linked
     flags_C = kinds_C == _FLAG
-    odd = (places - np.maximum.accumulate(np.where(flags_C, -1, places))) % 2  # 1 for the first of two
-    return joined | (flags_C[1:] & flags_C[:-1] & (odd[:-1] == 1))
+    first_C = np.diff(flags_C.astype(np.int8), prepend=0) == 1  # of flags that follow each other
+    odd_C = (np.arange(len(kinds_C)) - _last(first_C)) % 2 == 1
+    return joined | (flags_C[1:] & flags_C[:-1] & odd_C[1:])
+
+
+def _last(chosen_C: NDArray[np.bool_]) -> Ints:
+    """[C] the last place up to each that is chosen, 0 where there is none."""
+    return np.maximum.accumulate(np.where(chosen_C, np.arange(len(chosen_C)), 0))
 
 
 @cache
@@ -74,6 +78,6 @@ def _class(code: int) -> int:
         return _SPACING if category == "Mc" else _EXTEND
     if category in ("Cc", "Cf", "Cs", "Zs", "Zl", "Zp"):
         return _ALONE
-    if 0x1F000 <= code <= 0x1FAFF or (code >= 0x2000 and category in ("So", "Sm")) or code in (0xA9, 0xAE):
+    if 0x1F000 <= code <= 0x1FAFF or (0x2000 <= code < 0x3300 and category in ("So", "Sm")) or code in (0xA9, 0xAE):
         return _PICTURE
     return _CONSONANT if category == "Lo" and 0x900 <= code < 0xD80 else _OTHER
