@@ -207,6 +207,21 @@ def test_right_answers_are_counted_in_evaluation_only() -> None:
     assert found.correct is not None and 0 <= int(found.correct) <= found.count == 6
 
 
+@pytest.mark.slow  # importing their library takes seconds
+@pytest.mark.filterwarnings("default")
+def test_the_loss_is_sentence_transformers_where_no_text_comes_twice() -> None:
+    losses = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    examples = [example(f"q{i} w{i}", [f"d{i} w{i}"], [f"d{i} w{i + 1}"]) for i in range(8)]
+    encoder, objective = network()
+    found = vectors_of(encoder, objective, examples)
+    columns = [[found[i, name] for i, name in enumerate(names)] for names in (
+        ["query"] * 8, [e.positives[0] for e in examples], [e.negatives[0] for e in examples],
+    )]  # fmt: skip
+    theirs = losses.MultipleNegativesRankingLoss(torch.nn.Identity(), scale=20.0)
+    wanted = theirs.compute_loss_from_embeddings([torch.stack(column) for column in columns], None)
+    assert stepped(encoder, objective, batch_of(examples))[0] == pytest.approx(float(wanted), rel=1e-5)
+
+
 # --- gradient caching ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("pooling", ["mean", "cls", "weighted"])
 @pytest.mark.parametrize("tokens", [9, 75])

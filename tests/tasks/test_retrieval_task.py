@@ -7,6 +7,8 @@ import math
 from collections.abc import Sequence
 from gzip import open as gzip_open
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,7 +17,7 @@ from hypothesis import strategies as st
 
 from unmask.labelled.records import Collection
 from unmask.tasks import retrieval
-from unmask.tasks.retrieval import Bm25, Hits, Role, Vectors, best, evaluate, rerank, search, split
+from unmask.tasks.retrieval import Bm25, Hits, Role, Vectors, best, evaluate, folder_embedder, rerank, search, split
 
 
 # --- words -----------------------------------------------------------------------------------------------------------
@@ -91,6 +93,24 @@ def test_a_search_in_chunks_is_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [len(one.document_K) for one in search(queries, documents[:0], 7)] == [0] * 13
 
 
+def test_each_role_gets_the_prompt_that_the_folder_has_for_it() -> None:
+    """vllm#11801: a query's prompt forgotten; elsewhere documents get the query's, which is the default one."""
+    asked: list[str | None] = []
+
+    def model(**prompts: str) -> Any:
+        def encode(texts: Sequence[str], *, normalize: bool, prompt: str | None, progress: object) -> Vectors:
+            assert normalize
+            asked.append(prompt)
+            return np.ones((len(texts), 1), np.float32)
+
+        return SimpleNamespace(prompts=prompts, encode=encode)
+
+    for one in (model(query="q: ", document="d: ", passage="p: "), model(passage="p: "), model(query="q: "), model()):
+        embed = folder_embedder(one)
+        assert embed(["a"], "query").shape == embed(["b"], "document").shape == (1, 1)
+    assert asked == ["q: ", "d: ", None, "p: ", "q: ", None, None, None]
+
+
 # --- two stages ------------------------------------------------------------------------------------------------------
 DOCUMENTS = {"a": "red apple pie", "b": "green apple", "c": "blue sky", "d": "red sky at night", "e": "nothing here"}
 TOY = Collection(
@@ -139,8 +159,8 @@ def test_reranking_keeps_the_hits_and_the_order_of_equal_ones() -> None:
     assert [one.document_K.tolist() for one in found] == [[1, 2, 0], []] * 20
     assert [one.score_K.tolist() for one in found[:2]] == [[1, 0, 0], []] and sum(asked) == 60
     shuffled = np.random.default_rng(0).permutation(100)
-    (same,) = rerank([Hits(shuffled, np.zeros(100))], ["q"], ["zero"] * 100, equal)
-    assert same.document_K.tolist() == shuffled.tolist()
+    (same,) = rerank([Hits(shuffled, np.zeros(100))], ["q"], ["zero", "one"] * 50, equal)
+    assert same.document_K.tolist() == sorted(shuffled.tolist(), key=lambda at: at % 2 == 0)
 
 
 def test_a_chinese_title_finds_its_abstract_by_words(shared: Path) -> None:

@@ -123,7 +123,9 @@ def similarity(left_PD: Vectors, right_PD: Vectors, truth_P: Sequence[float]) ->
     return {"spearman": correlation.spearman(truth_P, cosine_P), "pearson": correlation.pearson(truth_P, cosine_P)}
 
 
-def embedder(encoder: Encoder, objective: Objective, texts: AlignedEncoder, task: Contrast) -> Embed:
+def embedder(
+    encoder: Encoder, objective: Objective, texts: AlignedEncoder, task: Contrast, *, progress: Progress = quiet
+) -> Embed:
     """A model as the first stage of a search: unit vectors of texts, with the prompt of their role."""
 
     def embed(given: Sequence[str], role: Role) -> Vectors:
@@ -131,7 +133,7 @@ def embedder(encoder: Encoder, objective: Objective, texts: AlignedEncoder, task
         framed = texts.texts([prompt + text for text in given])
         count = np.arange(len(given))
         made = Sequences(framed.ids_T, framed.starts, count, count, framed.token_type_ids_T)
-        return answers(encoder, objective, made, "sequence")["vectors"]
+        return answers(encoder, objective, made, "sequence", progress=progress)["vectors"]
 
     return embed
 

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.inference.loaded import Loaded
 from unmask.labelled.records import Collection
 from unmask.measure import ranking
 from unmask.progress import Progress, quiet
@@ -73,6 +74,18 @@ def metrics(run: Mapping[str, Mapping[str, float]], relevant: Mapping[str, Mappi
     """The METRICS of scores {query: {document: score}}, nDCG@10 first."""
     found = ranking.ranking_scores(ranking.ranked(run, relevant), at=(1, 10, 100))
     return {name: found[name] for name in METRICS}
+
+
+def folder_embedder(model: Loaded, *, progress: Progress = quiet) -> Embed:
+    """A model folder as the first stage, with the prompt it has for each role (sentence-transformers calls a document's
+    document, passage or corpus), or else its default one."""
+
+    def embed(texts: Sequence[str], role: Role) -> Vectors:
+        names = ("query",) if role == "query" else ("document", "passage", "corpus")
+        prompt = next((model.prompts[name] for name in names if name in model.prompts), None)
+        return model.encode(texts, normalize=True, prompt=prompt, progress=progress)
+
+    return embed
 
 
 def search(queries_QD: Vectors, documents_ND: Vectors, depth: int, *, progress: Progress = quiet) -> list[Hits]:

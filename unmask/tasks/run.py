@@ -35,9 +35,11 @@ from unmask.config import (
 from unmask.epochs import Epochs, token_budget
 from unmask.errors import UnmaskError
 from unmask.files import remove_leftovers, write_file
-from unmask.hub.files import LoadedModel, load_model, save_model
+from unmask.hub.files import LoadedModel, load_model, save_weights
+from unmask.hub.restore import restore_head
 from unmask.hub.sentence_layout import read_sentence_layout, write_sentence_layout
 from unmask.hub.task_heads import head_kind
+from unmask.hub.weights import gather
 from unmask.measure.heldout import evaluate
 from unmask.nn.cost import TRAINING, count_parameters, encoder_flops
 from unmask.nn.encoder import Encoder
@@ -203,11 +205,10 @@ class _Road:
             evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
         about = {"run": settings.plain(self.run), "job": _plain_job(self.job), "dev": _defined(evaluation.metrics)}
         card = task_card(self.run, self.job.task, self._sizes(), _defined(evaluation.metrics))
-        save_model(
-            self.folder / "model", self.net.encoder, self.net.objective,
-            tokenizer_folder=self.net.loaded.tokenizer_folder, about=about, task=self.job.settings(), card=card,
-            model_type=self.net.loaded.model_type,
-        )  # fmt: skip
+        loaded = self.net.loaded
+        weights = gather(self.net.encoder, self.net.objective, loaded.config)  # with the dropout it came with
+        weights = replace(weights, task=self.job.settings(), model_type=loaded.model_type)
+        save_weights(self.folder / "model", weights, tokenizer_folder=loaded.tokenizer_folder, about=about, card=card)
         finish_folder(self.job.task, self.folder / "model", self.net)
         records = {"records": len(evaluation.predictions), "metrics": _defined(evaluation.metrics)}
         update_run(self.folder, dev={**records, **evaluation.detail} if held_out else {})
@@ -270,7 +271,7 @@ def _network(run: FineTuning, job: Job) -> _Net:
     member = job.objective(config, loaded.head_shape(kind))
     objective = Joint({kind: member})
     initialise(objective, config, torch.Generator().manual_seed(run.seed))
-    begin_head(member, loaded, kind)
+    _begin_head(member, loaded, job)
     freeze(encoder, run.frozen_layers)
     limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
     texts = AlignedEncoder(Tokenizer.load(layout.model_folder), limit, lowercase=layout.lowercase)
@@ -279,28 +280,14 @@ def _network(run: FineTuning, job: Job) -> _Net:
     )
 
 
-def begin_head(objective: Objective, loaded: LoadedModel, kind: str) -> None:
-    """What the folder has of such a head already: all of it where the outputs are the same ones, else what lies before."""
-    if not same_head(objective, loaded, kind):
-        ours = _own_names(objective)
-        begun = loaded.beginnings.get(head_kind(kind), {})
-        found = {ours[name]: tensor for name, tensor in begun.items() if name in ours}
-        objective.load_state_dict(objective.state_dict() | found)
-
-
-def same_head(objective: Objective, loaded: LoadedModel, kind: str) -> bool:
-    """Takes over the folder's head where it is of the very shape of this one; False where it is not."""
-    ours, own = _own_names(objective), objective.state_dict()
-    there = {ours.get(name, name): tensor for name, tensor in loaded.heads.get(head_kind(kind), {}).items()}
-    if {name: t.shape for name, t in there.items()} != {name: t.shape for name, t in own.items()}:
-        return False
-    objective.load_state_dict(there)
-    return True
-
-
-def _own_names(objective: Objective) -> dict[str, str]:
-    """What a folder calls a parameter of a task's head: what the objective does."""
-    return {name.removeprefix("head."): name for name in objective.state_dict()}
+def _begin_head(objective: Objective, loaded: LoadedModel, job: Job) -> None:
+    """A head that the folder has for these very labels goes on; otherwise what stands before a head's outputs begins it."""
+    kind, labels = job.task.kind, getattr(job.task, "labels", None)
+    there = loaded.heads.get(head_kind(kind), {})
+    own = {name.removeprefix("head."): tensor.shape for name, tensor in objective.state_dict().items()}
+    if {name: tensor.shape for name, tensor in there.items()} != own:
+        labels = ()  # those of no folder: other outputs need a new head
+    restore_head(objective, loaded, kind, labels)
 
 
 def finish_folder(task: Task, folder: Path, net: _Net) -> None:

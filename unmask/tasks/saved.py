@@ -11,12 +11,12 @@ from unmask import settings
 from unmask.config import Answering, Classification, Regression, Tagging, Task
 from unmask.errors import UnmaskError
 from unmask.hub.files import LoadedModel, load_model
+from unmask.hub.restore import restore_head
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Objective
 from unmask.progress import Progress, quiet
 from unmask.tasks.job import Evaluation, Features, Job
 from unmask.tasks.jobs import job_of
-from unmask.tasks.run import same_head
 from unmask.text.aligned import AlignedEncoder
 from unmask.text.tokenizer import Tokenizer
 
@@ -49,9 +49,9 @@ class TaskModel:
         encoder = Encoder(loaded.config)
         encoder.load_state_dict(loaded.encoder)
         objective = job.objective(loaded.config, loaded.head_shape(job.task.kind))
-        if not same_head(objective, loaded, job.task.kind):
+        if missing := restore_head(objective, loaded, job.task.kind):
             raise UnmaskError(
-                f"the head of this folder is not one for its task, {job.task.kind}",
+                f"the folder's head for {job.task.kind} lacks {', '.join(missing[:3])}",
                 where=str(folder),
                 do="use a copy that is whole, or train the head with `unmask finetune`",
             )
