@@ -162,3 +162,32 @@ def test_a_model_without_a_task_is_told_to_be_tuned_first(road: Road, tmp_path: 
 def test_a_folder_with_a_run_is_not_written_over(tuned: Path, road: Road) -> None:
     answer = unmask("finetune", "classify", "-m", road.model, "-t", tuned / "data.jsonl", "-o", tuned / "run", *FAST)
     assert answer.code == 2 and "--resume" in answer.err
+
+
+def test_both_stages_of_a_search_are_measured_on_a_beir_folder(road: Road, tmp_path: Path) -> None:
+    beir = tmp_path / "beir"
+    (beir / "qrels").mkdir(parents=True)
+    lines(beir / "corpus.jsonl", [{"_id": f"d{n}", "title": "", "text": f"about number {n}"} for n in range(12)])
+    lines(beir / "queries.jsonl", [{"_id": f"q{n}", "text": f"number {n}"} for n in range(4)])
+    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(4))
+    (beir / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, encoding="utf-8")
+    pairs = lines(tmp_path / "p.jsonl", [{"anchor": f"{n}", "positive": f"is {n}", "negative": "no"} for n in range(8)])
+    ranker = unmask("finetune", "rank", "-m", road.model, "-t", pairs, "-o", tmp_path / "run", "--epochs", 1, *FAST)
+    assert ranker.code == 0, ranker.err
+    answer = unmask("evaluate", road.model, beir, "--rerank", tmp_path / "run" / "model")
+    assert answer.code == 0, answer.err
+    assert all(name in answer.out for name in ("bm25", "bi-encoder", "bm25+rerank", "ndcg@10", "4 queries"))
+
+
+def test_a_model_of_vectors_is_asked_by_embed(road: Road, tmp_path: Path) -> None:
+    pairs = lines(tmp_path / "p.jsonl", [{"anchor": f"{n}", "positive": f"is {n}"} for n in range(8)])
+    made = unmask("finetune", "contrast", "-m", road.model, "-t", pairs, "-o", tmp_path / "run", "--epochs", 1, *FAST)
+    assert made.code == 0, made.err
+    answer = unmask("predict", tmp_path / "run" / "model", pairs)
+    assert answer.code == 2 and "unmask embed" in answer.err
+    assert (
+        unmask(
+            "embed", tmp_path / "run" / "model", tmp_path / "p.jsonl", "-o", tmp_path / "v.npy", "--field", "anchor"
+        ).code
+        == 0
+    )

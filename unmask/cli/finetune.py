@@ -137,8 +137,7 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
     names = [name for name in found[0] if all(math.isfinite(metrics.get(name, math.nan)) for metrics in found)]
     scores = {name: [metrics[name] for metrics in found] for name in names}
     rows: list[list[object]] = [
-        [name, round(statistics.mean(values), 4), round(statistics.stdev(values), 4)]
-        for name, values in scores.items()
+        [name, round(statistics.mean(values), 4), round(statistics.stdev(values), 4)] for name, values in scores.items()
     ]
     console.table(f"{seeds} seeds, dev set", rows, ["metric", "mean", "deviation"])
     console.say(f"\nModels: {out}/seed*/model")

@@ -12,6 +12,7 @@ import typer
 from unmask.cli.finetune import columns_of
 
 if TYPE_CHECKING:
+    from unmask.cli.console import Console
     from unmask.tasks.job import Evaluation, Features
     from unmask.tasks.saved import TaskModel
 
@@ -61,10 +62,15 @@ def evaluate(
         Path | None, typer.Option("--errors", help="Write the worst answers here (.jsonl).", show_default=False)
     ] = None,
     worst: Annotated[int, typer.Option("--worst", min=1, help="How many of them.")] = 100,
+    split: Annotated[str, typer.Option("--split", help="Of a BEIR folder: whose qrels.")] = "test",
+    rerank: Annotated[
+        Path | None,
+        typer.Option("--rerank", help="With a BEIR folder: a cross-encoder for the best 100 hits.", show_default=False),
+    ] = None,
     map_: Map = None,
     max_length: MaxLength = 0,
 ) -> None:
-    """Measure a fine-tuned model on labelled records.
+    """Measure a fine-tuned model on labelled records, or a model of vectors on a BEIR folder, beside BM25.
 
     Example: unmask evaluate runs/finetune/model test.jsonl --errors worst.jsonl
     """
@@ -72,6 +78,9 @@ def evaluate(
     from unmask.files import write_file
 
     with Console() as console:
+        if any(Path(source).glob("corpus.jsonl*")):
+            _search(console, folder, source, split, rerank)
+            return
         model, features = _prepare(folder, source, map_, max_length, console, asked=False)
         found = model.answer(features, progress=console)
         rows: list[list[object]] = [[name, round(value, 4)] for name, value in found.metrics.items()]
@@ -81,12 +90,38 @@ def evaluate(
             console.say(f"\nThe worst answers: {errors}")
 
 
+def _search(console: Console, folder: Path, source: str, split: str, rerank: Path | None) -> None:
+    """Both stages of a search on a collection: by words, by vectors, and each reranked."""
+    from unmask.inference.loaded import load
+    from unmask.labelled.ranked import read_collection
+    from unmask.tasks.rank import judge
+    from unmask.tasks.retrieval import METRICS, evaluate, folder_embedder
+    from unmask.tasks.saved import TaskModel
+
+    collection = read_collection(source, split)
+    for line in collection.warnings:
+        console.warn(line)
+    second = None if rerank is None else TaskModel.load(rerank)
+    found = evaluate(
+        collection,
+        embed=folder_embedder(load(folder), progress=console),
+        judge=None if second is None else judge(second.encoder, second.objective, second.texts),
+        progress=console,
+    )
+    rows: list[list[object]] = [[name, *(round(scores[m], 4) for m in METRICS)] for name, scores in found.items()]
+    console.table(f"{len(collection.queries):,} queries of {source}", rows, ["", *METRICS])
+
+
 def _prepare(
-    folder: Path, source: str, map_: list[str] | None, max_length: int, console: Any, *, asked: bool
+    folder: Path, source: str, map_: list[str] | None, max_length: int, console: Console, *, asked: bool
 ) -> tuple[TaskModel, Features]:
+    from unmask.config import Contrast
+    from unmask.errors import UnmaskError
     from unmask.tasks.saved import TaskModel
 
     model = TaskModel.load(folder, columns=columns_of(map_ or []), max_length=max_length)
+    if asked and isinstance(model.job.task, Contrast):
+        raise UnmaskError("this model makes vectors", where=str(folder), do="use `unmask embed`")
     read = model.job.read(source, asked=asked)
     if not asked:
         model.job.require(read.examples, source)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-from unmask.config import EncoderConfig, Task
+from unmask.config import EncoderConfig
 from unmask.config.tasks import HeadShape
 from unmask.hub.task_heads import TaskSettings
 from unmask.labelled.records import Read
@@ -39,42 +39,48 @@ class Evaluation:
     detail: dict[str, Any] = field(default_factory=dict)
 
 
-class Job(Protocol):
+class Job:
     """One task of one run. What is learned from the data besides weights (labels, thresholds) is in it, as a value."""
 
-    @property
-    def task(self) -> Task: ...
+    task: Any  # a config.Task, each job's own kind
 
-    def read(self, source: str, *, asked: bool = False) -> Read[Any]: ...
+    def read(self, source: str, *, asked: bool = False) -> Read[Any]:
+        """The records of a file; with `asked` they need no truth."""
+        raise AssertionError("every job reads its data")
 
     def begin(self, training: Sequence[Any]) -> Job:
         """Knows the labels of the training data."""
-        ...
+        return self
 
     def require(self, examples: Sequence[Any], source: str) -> None:
         """UnmaskError for what the training data does not know."""
-        ...
 
-    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective: ...
+    def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
+        """What is trained, with new weights."""
+        raise AssertionError("every job has an objective")
 
-    def features(self, examples: Sequence[Any], encoder: AlignedEncoder) -> Features: ...
+    def features(self, examples: Sequence[Any], encoder: AlignedEncoder) -> Features:
+        """Records as the network takes them."""
+        raise AssertionError("every job makes features")
 
     def answer(
         self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
-    ) -> Evaluation: ...
+    ) -> Evaluation:
+        """Answers, and scores where the records know the truth."""
+        raise AssertionError("every job answers")
 
     def tune(self, evaluation: Evaluation, features: Features) -> Job:
         """Knows the thresholds that suit the dev set best."""
-        ...
+        return self
 
     def settings(self) -> TaskSettings:
         """What the folder's config.json says of the outputs."""
-        ...
+        return TaskSettings()
 
     def learned(self) -> dict[str, Any]:
         """What `unmask.json` keeps besides the task's settings, as plain data."""
-        ...
+        return {}
 
     def with_learned(self, kept: Mapping[str, Any]) -> Job:
         """The job as a folder's `unmask.json` knows it."""
-        ...
+        return self

@@ -55,7 +55,7 @@ def _cut(count: int, total: int, encoder: AlignedEncoder) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class ClassifyJob:
+class ClassifyJob(Job):
     """Texts and pairs to labels or numbers."""
 
     task: Classification | Regression
@@ -122,7 +122,7 @@ class ClassifyJob:
 
 
 @dataclass(frozen=True)
-class TagJob:
+class TagJob(Job):
     """Words to tags."""
 
     task: Tagging
@@ -157,21 +157,12 @@ class TagJob:
             return Evaluation(said)
         return Evaluation(said, tag.score(said, features.examples, self.task))
 
-    def tune(self, evaluation: Evaluation, features: Features) -> TagJob:
-        return self
-
     def settings(self) -> TaskSettings:
         return TaskSettings(labels=self.task.labels)
 
-    def learned(self) -> dict[str, Any]:
-        return {}
-
-    def with_learned(self, kept: Mapping[str, Any]) -> TagJob:
-        return self
-
 
 @dataclass(frozen=True)
-class AnswerJob:
+class AnswerJob(Job):
     """Questions to pieces of their contexts."""
 
     task: Answering
@@ -185,9 +176,6 @@ class AnswerJob:
         """Where a question of the training data has no answer, "none" is an answer."""
         unanswered = any(example.answers is not None and not example.answers for example in training)
         return replace(self, task=replace(self.task, impossible=self.task.impossible or unanswered))
-
-    def require(self, examples: Sequence[QuestionExample], source: str) -> None:
-        return
 
     def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
         return AnswerObjective(config, self.task, shape)
@@ -215,9 +203,6 @@ class AnswerJob:
         language = language_of(features.examples)
         return replace(self, threshold=answer.best_threshold(evaluation.predictions, features.examples, language))
 
-    def settings(self) -> TaskSettings:
-        return TaskSettings()
-
     def learned(self) -> dict[str, Any]:
         return {"threshold": self.threshold} if self.task.impossible else {}
 
@@ -232,7 +217,7 @@ def language_of(examples: Sequence[QuestionExample]) -> Language:
 
 
 @dataclass(frozen=True)
-class ContrastJob:
+class ContrastJob(Job):
     """Texts to vectors."""
 
     task: Contrast
@@ -240,12 +225,6 @@ class ContrastJob:
 
     def read(self, source: str, *, asked: bool = False) -> Read[RankedExample]:
         return read_ranked(source, columns=self.columns)
-
-    def begin(self, training: Sequence[RankedExample]) -> ContrastJob:
-        return self
-
-    def require(self, examples: Sequence[RankedExample], source: str) -> None:
-        return
 
     def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
         return ContrastObjective(config, self.task)
@@ -262,21 +241,9 @@ class ContrastJob:
             return Evaluation([])
         return Evaluation([], contrast.score(vectors, features.sequences, features.examples))
 
-    def tune(self, evaluation: Evaluation, features: Features) -> ContrastJob:
-        return self
-
-    def settings(self) -> TaskSettings:
-        return TaskSettings()
-
-    def learned(self) -> dict[str, Any]:
-        return {}
-
-    def with_learned(self, kept: Mapping[str, Any]) -> ContrastJob:
-        return self
-
 
 @dataclass(frozen=True)
-class RankJob:
+class RankJob(Job):
     """A query and a text to how well the text answers."""
 
     task: Ranking
@@ -284,12 +251,6 @@ class RankJob:
 
     def read(self, source: str, *, asked: bool = False) -> Read[RankedExample]:
         return read_ranked(source, columns=self.columns)
-
-    def begin(self, training: Sequence[RankedExample]) -> RankJob:
-        return self
-
-    def require(self, examples: Sequence[RankedExample], source: str) -> None:
-        return
 
     def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
         return RankObjective(config, self.task, shape)
@@ -305,15 +266,6 @@ class RankJob:
         said = rank.decode(scores, features.examples)
         return Evaluation(said, rank.score(said, features.examples))
 
-    def tune(self, evaluation: Evaluation, features: Features) -> RankJob:
-        return self
-
     def settings(self) -> TaskSettings:
         pointwise = self.task.loss == "pointwise"
         return TaskSettings(problem_type="regression", activation="sigmoid" if pointwise else "identity")
-
-    def learned(self) -> dict[str, Any]:
-        return {}
-
-    def with_learned(self, kept: Mapping[str, Any]) -> RankJob:
-        return self
