@@ -153,7 +153,7 @@ TORTURE = "\U0001f469\u200d\U0001f4bb Ada\u0301 lives in Rome, 北京市 & 5.975
 def test_B160_spans_cut_the_users_own_text(kind: str) -> None:
     """argilla#1015: an emoji of several code points moves what stands behind it."""
     encoder = encoder_of(kind)
-    examples = from_text([TORTURE, "", " \n "], encoder)
+    examples = from_text([TORTURE, "", " \n "])
     assert [text[a:b] for text in (TORTURE,) for a, b in examples[0].offsets or ()] == list(examples[0].words)
     features, _ = sequences(examples, encoder, TASK)
     tags = [

@@ -13,6 +13,7 @@ from torture import KINDS, TORTURE, content, folded, small
 from unmask.errors import UnmaskError
 from unmask.text.aligned import AlignedEncoder, Framed, Windows, Words
 from unmask.text.graphemes import clusters
+from unmask.text.running_text import text_words
 from unmask.text.sequences import Labels
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.words import WordSplitter, code_points
@@ -392,8 +393,7 @@ def test_one_context_for_many_questions_gives_what_many_contexts_give(tokenizer:
 # --- words of running text --------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("text", TORTURE)
 def test_words_of_running_text_are_whole_characters_and_leave_nothing_out_but_white_space(text: str) -> None:
-    encoder = AlignedEncoder(small("wordpiece"), 16)
-    found = encoder.text_words(text)
+    found = text_words(text)
     begins, ends = (set(side.tolist()) for side in clusters(code_points(text)))
     assert all(begin in begins and end in ends and begin < end for begin, end in found)
     assert "".join(text[begin:end] for begin, end in found) == "".join(text.split())
@@ -401,8 +401,7 @@ def test_words_of_running_text_are_whole_characters_and_leave_nothing_out_but_wh
 
 
 def test_words_of_running_text_are_those_of_whole_word_masking() -> None:
-    encoder = AlignedEncoder(small("wordpiece"), 16)
-    cut = lambda text: [text[begin:end] for begin, end in encoder.text_words(text)]
+    cut = lambda text: [text[begin:end] for begin, end in text_words(text)]
     assert cut("Ada's café, 用BERT。 7.7") == ["Ada", "'", "s", "café", ",", "用", "BERT", "。", "7", ".", "7"]
     assert cut("#\ufe0f\u20e3a cafe\u0301, e\u0301") == ["#\ufe0f\u20e3", "a", "cafe\u0301", ",", "e\u0301"]
     assert cut("") == cut(" \n") == []

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -128,8 +128,9 @@ def save_weights(
     about: Mapping[str, Any],
     card: str | None = None,
     replace: bool = True,
+    beside: Callable[[Path], None] = lambda folder: None,
 ) -> None:
-    """`save_model` for tensors under our names, as `gather` and `LoadedModel.weights` give them."""
+    """`save_model` for tensors under our names, as `gather` and `LoadedModel.weights` give them; `beside` adds files."""
     with write_folder(folder, replace=replace, about=FORMAT) as temporary:
         family = _write_model(temporary, weights, tokenizer_folder, about)
         if weights.generator is not None:
@@ -138,6 +139,7 @@ def save_weights(
             _write_model(inner, weights.generator, tokenizer_folder, {"generator of": ".."}, prefer=family.model_type)
         if card is not None:
             (temporary / "README.md").write_text(card, encoding="utf-8")
+        beside(temporary)
 
 
 def load_model(folder: Path) -> LoadedModel:

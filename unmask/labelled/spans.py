@@ -1,7 +1,4 @@
-"""Spans of characters: read from the shapes people store them in, checked, and laid over the words of a text.
-
-Legend: G whole characters (letters with their accents) of a text.
-"""
+"""Spans of characters: read from the shapes people store them in, checked, and laid over the words of a text."""
 
 from __future__ import annotations
 
@@ -12,31 +9,13 @@ import numpy as np
 
 from unmask.errors import UnmaskError
 from unmask.labelled.records import Place
-from unmask.text.graphemes import clusters
-from unmask.text.words import PUNCTUATION, SPACE, character_classes, code_points
+from unmask.text.running_text import text_words
 
 Span = tuple[int, int, str]  # begin, end, type; characters are code points
 BEGINS = ("start", "begin", "start_offset", "start_idx", "start_char")
 ENDS = ("end", "end_offset", "end_idx", "end_char")
 TYPES = ("label", "type", "entity", "entity_group", "tag")
 SURFACES = ("text", "word", "surface")
-
-
-def text_words(text: str) -> list[tuple[int, int]]:
-    """Begin and end of the words of running text: white space parts them, marks and Chinese characters stand alone.
-
-    The same as `AlignedEncoder.text_words`, so that a model is asked about the words it learned from.
-    """
-    if not text:
-        return []
-    first_G = np.unique(clusters(code_points(text))[0])
-    kinds_G = character_classes(text)[first_G]
-    space_G, single_G = kinds_G == SPACE, kinds_G >= PUNCTUATION
-    starts_G = np.ones(len(first_G), np.bool_)
-    starts_G[1:] = (space_G[1:] != space_G[:-1]) | single_G[1:] | single_G[:-1]
-    begins = first_G[starts_G]
-    spans = zip(begins.tolist(), [*begins[1:].tolist(), len(text)], space_G[starts_G].tolist(), strict=True)
-    return [(begin, end) for begin, end, space in spans if not space]
 
 
 def lay_over_words(text: str, spans: Sequence[Span], place: Place) -> tuple[list[tuple[int, int]], list[Span]]:

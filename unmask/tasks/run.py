@@ -37,7 +37,7 @@ from unmask.errors import UnmaskError
 from unmask.files import remove_leftovers, write_file
 from unmask.hub.files import LoadedModel, load_model, save_weights
 from unmask.hub.restore import restore_head
-from unmask.hub.sentence_layout import read_sentence_layout, write_sentence_layout
+from unmask.hub.sentence_layout import MODULES, SentenceLayout, read_sentence_layout, write_sentence_layout
 from unmask.hub.task_heads import head_kind
 from unmask.hub.weights import gather
 from unmask.measure.heldout import evaluate
@@ -45,6 +45,7 @@ from unmask.nn.cost import TRAINING, count_parameters, encoder_flops
 from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
 from unmask.objectives.base import Joint, Objective
+from unmask.objectives.contrast import MODES
 from unmask.progress import Progress, quiet
 from unmask.tasks.card import task_card
 from unmask.tasks.contrast import layout_of
@@ -178,6 +179,8 @@ class _Road:
             if read is not None and features is not None:
                 for line in (*read.understood, *read.warnings, *features.notes):
                     self.journal.say(f"{name}: {line}")
+        if isinstance(self.job.task, Contrast) and self.run.accumulate > 1:
+            self.journal.say("The parts of a step share no negatives: raise examples instead of accumulate.")
 
     def _measure(self, held_out: Features | None, step: int) -> Sequence[dict[str, Any]]:
         """One evaluation. Without a dev set there is nothing to measure, and the last checkpoint is the best."""
@@ -209,7 +212,6 @@ class _Road:
         weights = gather(self.net.encoder, self.net.objective, loaded.config)  # with the dropout it came with
         weights = replace(weights, task=self.job.settings(), model_type=loaded.model_type)
         save_weights(self.folder / "model", weights, tokenizer_folder=loaded.tokenizer_folder, about=about, card=card)
-        finish_folder(self.job.task, self.folder / "model", self.net)
         records = {"records": len(evaluation.predictions), "metrics": _defined(evaluation.metrics)}
         update_run(self.folder, dev={**records, **evaluation.detail} if held_out else {})
         write_file(self.folder / "eval.json", json.dumps({"dev": _defined(evaluation.metrics)}, indent=1) + "\n")
@@ -280,6 +282,19 @@ def _network(run: FineTuning, job: Job) -> _Net:
     )
 
 
+def _require_same_pooling(task: Contrast, layout: SentenceLayout, where: str) -> None:
+    """A folder made for vectors goes on as it pools: the other way would begin it anew without a word."""
+    own = MODES[task.pooling]
+    if (Path(where) / MODULES).is_file() and layout.pooling != (own,):
+        known: dict[str, str] = {mode: name for name, mode in MODES.items()}
+        names = " and ".join(known.get(mode, mode) for mode in layout.pooling)
+        raise UnmaskError(
+            f"the model pools by {names}, but task.pooling is {task.pooling}",
+            where=where,
+            do=f"use --set task.pooling={names}, or a copy of the folder without {MODULES}",
+        )
+
+
 def _begin_head(objective: Objective, loaded: LoadedModel, job: Job) -> None:
     """A head that the folder has for these very labels goes on; otherwise what stands before a head's outputs begins it."""
     kind, labels = job.task.kind, getattr(job.task, "labels", None)
@@ -290,7 +305,7 @@ def _begin_head(objective: Objective, loaded: LoadedModel, job: Job) -> None:
     restore_head(objective, loaded, kind, labels)
 
 
-def finish_folder(task: Task, folder: Path, net: _Net) -> None:
+def finish_folder(task: Task, net: _Net, folder: Path) -> None:
     """What other libraries need beside the model folder: sentence-transformers' files around an encoder for vectors."""
     if isinstance(task, Contrast):
         layout = layout_of(task, folder, net.texts.max_length, lowercase=net.lowercase)

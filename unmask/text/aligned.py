@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 
 from unmask.errors import UnmaskError
 from unmask.text.frame import Frame, Slices, spread
-from unmask.text.graphemes import clusters
 from unmask.text.pieces import PieceEncoder
 from unmask.text.sequences import Labels, Sequences
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.windows import longest_first, most_context, token_windows, word_windows
-from unmask.text.words import PUNCTUATION, SPACE, character_classes, code_points
 
 Ints = NDArray[np.int64]
 
@@ -187,19 +185,6 @@ class AlignedEncoder:
             questions_cut=int((kept_E < asked_E).sum()),
             strides_shortened=int(((stride_E < stride) & (told_E > room_E)).sum()),
         )
-
-    def text_words(self, text: str) -> list[tuple[int, int]]:
-        """Begin and end of the words of running text: white space parts them, marks and Chinese characters stand alone."""
-        if not text:
-            return []
-        first_G = np.unique(clusters(code_points(text))[0])
-        kinds_G = character_classes(text)[first_G]
-        space_G, single_G = kinds_G == SPACE, kinds_G >= PUNCTUATION
-        starts_G = np.ones(len(first_G), np.bool_)
-        starts_G[1:] = (space_G[1:] != space_G[:-1]) | single_G[1:] | single_G[:-1]
-        begins = first_G[starts_G]
-        spans = zip(begins.tolist(), [*begins[1:].tolist(), len(text)], space_G[starts_G].tolist(), strict=True)
-        return [(begin, end) for begin, end, space in spans if not space]
 
     def _pair(self) -> Frame:
         if self._pieces.pair is None:

@@ -6,7 +6,6 @@ Legend: T tokens end to end, N texts, C characters.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -126,11 +125,11 @@ class PieceEncoder:
         if not isinstance(text, str):
             return text, None  # the library refuses it
         owner_C = None
-        if self._removed is not None and self._removed.search(text):
-            shorter = self._removed.sub("", text)
+        if not self._removed.isdisjoint(text):
+            shorter = "".join(sign for sign in text if sign not in self._removed)
             same, other = self.ids([text, shorter])
             if same == other:
-                owner_C = np.array([at for at, sign in enumerate(text) if not self._removed.match(sign)], np.int64)
+                owner_C = np.array([at for at, sign in enumerate(text) if sign not in self._removed], np.int64)
                 text = shorter
         if self.lowercase and not text.isascii() and len(text.lower()) != len(text):
             letter_C = np.repeat(np.arange(len(text)), [len(letter.lower()) for letter in text])
@@ -188,13 +187,12 @@ def whole_characters(text: str, offsets_T2: Ints) -> Ints:
     return np.where(blank_T[:, None], offsets_T2[:, 1:], np.stack([begin_T, end_T], 1))
 
 
-def _removed_signs(content: dict[str, Any], normalizer: Any) -> re.Pattern[str] | None:
+def _removed_signs(content: dict[str, Any], normalizer: Any) -> frozenset[str]:
     """The control characters that SentencePiece's table removes: the library miscounts them in front of a text, of what
-    follows an added token, and after signs that become several. None where there is no such table."""
+    follows an added token, and after signs that become several. Empty where there is no such table."""
     if not has_charsmap(content):
-        return None
-    removed = "".join(chr(code) for code in range(0xA0) if not normalizer.normalize_str(chr(code)))
-    return re.compile(f"[{re.escape(removed)}]") if removed else None
+        return frozenset()
+    return frozenset(chr(code) for code in range(0xA0) if not normalizer.normalize_str(chr(code)))
 
 
 def _of_owners(offsets_T2: Ints, owner_C: Ints) -> Ints:
