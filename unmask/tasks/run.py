@@ -211,7 +211,14 @@ class _Road:
         loaded = self.net.loaded
         weights = gather(self.net.encoder, self.net.objective, loaded.config)  # with the dropout it came with
         weights = replace(weights, task=self.job.settings(), model_type=loaded.model_type)
-        save_weights(self.folder / "model", weights, tokenizer_folder=loaded.tokenizer_folder, about=about, card=card)
+        save_weights(
+            self.folder / "model",
+            weights,
+            tokenizer_folder=loaded.tokenizer_folder,
+            about=about,
+            card=card,
+            beside=partial(finish_folder, self.job.task, self.net),
+        )
         records = {"records": len(evaluation.predictions), "metrics": _defined(evaluation.metrics)}
         update_run(self.folder, dev={**records, **evaluation.detail} if held_out else {})
         write_file(self.folder / "eval.json", json.dumps({"dev": _defined(evaluation.metrics)}, indent=1) + "\n")
