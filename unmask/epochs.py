@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -57,6 +58,7 @@ class Epochs:
 
     def since(self, cursor: Cursor, worker: int = 0, workers: int = 1) -> Iterator[tuple[PackedBatch, Cursor]]:
         """Batches from `cursor` on, each with the cursor after it; a worker makes every `workers`-th of them."""
+        assert cursor.batch < self.per_epoch, "a cursor of other data"
         count = 0
         while True:
             order = generator(self.seed, DEAL, cursor.epoch).permutation(self.sequences.num_units)
@@ -68,9 +70,13 @@ class Epochs:
                     yield self.prepare(pack(self.sequences, self._members(dealt)), self.seed), after
                 count, cursor = count + 1, after
 
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        """[U+1] which of the sequences belong to each unit."""
+        return np.searchsorted(self.sequences.unit_N, np.arange(self.sequences.num_units + 1))
+
     def _members(self, units: NDArray[np.int64]) -> NDArray[np.int64]:
-        starts = np.searchsorted(self.sequences.unit_N, np.arange(self.sequences.num_units + 1))
-        return ragged(starts, units)[0]
+        return ragged(self._starts, units)[0]
 
 
 def token_budget(sequences: Sequences, tokens: int, *, whole_units: bool = False) -> Iterator[PackedBatch]:

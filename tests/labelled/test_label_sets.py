@@ -74,7 +74,7 @@ def test_unseen_labels_are_listed_each_with_its_first_place():
     with pytest.raises(UnmaskError) as error:
         require_known(examples, ("a", "b"), "dev.csv")
     shown = str(error.value)
-    assert "2 labels not seen in training" in shown and "known are 'a', 'b'" in shown and "where: dev.csv" in shown
+    assert "2 labels unknown" in shown and "known are 'a', 'b'" in shown and "where: dev.csv" in shown
     assert "'new one' (train.csv, line 4, record 3)" in shown and "'新' (train.csv, line 6, record 5)" in shown
     with pytest.raises(UnmaskError, match="'c'"):
         require_known(texts(("a", "c")), ("a",), "dev.csv")

@@ -7,7 +7,6 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import SHARED
 
 from unmask.labelled.labels import label_set, require_known
 from unmask.labelled.questions import read_questions
@@ -15,7 +14,7 @@ from unmask.labelled.ranked import ranked_from_collection, read_collection
 from unmask.labelled.tagged import read_tagged
 from unmask.labelled.texts import read_texts
 
-TASKS = SHARED / "data" / "tasks"
+TASKS = Path(__file__).resolve().parents[3] / "shared" / "data" / "tasks"
 BIG = 40_000  # records of a split that would take too long for a test
 
 

@@ -85,6 +85,10 @@ class Console:
         lines = "\n".join(visible(line) for line in text.split("\n"))
         self._still(lambda: self._out.print(lines, soft_wrap=True))
 
+    def note(self, text: str) -> None:
+        """One line on standard error: not a result."""
+        self._err.print(Text(one_line(text)), soft_wrap=True)
+
     def warn(self, text: str) -> None:
         """A remark on standard error that the work goes on in spite of."""
         self._err.print(Text.assemble(("warning: ", "yellow"), one_line(text)), soft_wrap=True)

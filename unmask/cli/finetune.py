@@ -57,13 +57,25 @@ def finetune(
     columns = columns_of(map_ or [])
     with Console() as console:
         if resume:
-            _resume(console, out, columns)
+            _refuse_changes(bool(task or model or train or dev or columns or set_ or seeds > 1) or epochs is not None)
+            _resume(console, out)
             return
         run = _settings(task, {"model": model, "train": train, "dev": dev, "epochs": epochs}, set_ or [])
         if seeds == 1:
             _finish(console, out, _one(console, run, out, columns))
         else:
             _several(console, run, out, columns, seeds)
+
+
+def _refuse_changes(changed: bool) -> None:
+    if changed:
+        from unmask.errors import UnmaskError
+
+        raise UnmaskError(
+            "a resumed run keeps the settings it began with",
+            where="--resume",
+            do="drop the other options, or begin a new run with --model RUN/model",
+        )
 
 
 def columns_of(given: list[str]) -> dict[str, str]:
@@ -88,7 +100,7 @@ def _settings(task: str, given: Mapping[str, Any], changes: list[str]) -> FineTu
     for name in ("model", "train"):
         if not given[name]:
             raise UnmaskError(f"no --{name} is given", do=f"give --{name}; `unmask finetune --help` has an example")
-    chosen = {name: value for name, value in given.items() if value}
+    chosen = {name: value for name, value in given.items() if value not in (None, "")}
     run = settings.parse(FineTuning, {**chosen, "task": {"kind": task}})
     return settings.override(FineTuning, run, changes)
 
@@ -108,7 +120,7 @@ def _one(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) 
     return tuned.metrics
 
 
-def _resume(console: Console, out: Path, columns: dict[str, str]) -> None:
+def _resume(console: Console, out: Path) -> None:
     from unmask import settings
     from unmask.config import FineTuning
     from unmask.errors import UnmaskError
@@ -120,7 +132,7 @@ def _resume(console: Console, out: Path, columns: dict[str, str]) -> None:
         raise UnmaskError("there is no run in this folder", where=str(out), do="check the path")
     run = settings.parse(FineTuning, data["run"], where=str(out / "run.json"))
     with console.training(str(out)) as view:
-        tuned = train(run, out, columns=columns or data.get("columns", {}), view=view.record, progress=console)
+        tuned = train(run, out, columns=data.get("columns", {}), view=view.record, progress=console)
     if not tuned.outcome.finished:
         raise typer.Exit(tuned.outcome.exit_code)
     _finish(console, out, tuned.metrics)

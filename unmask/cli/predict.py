@@ -126,6 +126,8 @@ def _prepare(
     if not asked:
         model.job.require(read.examples, source)
     features = model.features(read.examples)
+    for line in read.understood:
+        console.note(line)
     for line in (*read.warnings, *features.notes):
         console.warn(line)
     return model, features

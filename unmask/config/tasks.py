@@ -7,7 +7,7 @@ from typing import Literal
 
 from unmask.config.checks import positive, share
 from unmask.config.encoder import Activation
-from unmask.config.run import AdamW, Keeping, Linear, Machine, Optimizer, Schedule
+from unmask.config.run import AdamW, Keeping, Linear, Machine, Muon, Optimizer, Schedule
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +46,18 @@ class Classification:
     multi_label: bool = False
     class_weights: Literal["none", "balanced"] = "none"
 
+    def __post_init__(self) -> None:
+        _different(self.labels)
+        if len(self.labels) == 1 and not self.multi_label:
+            raise ValueError("labels must be two at least: one leaves nothing to tell apart")
+        if self.multi_label and self.class_weights == "balanced":
+            raise ValueError("class_weights balanced is for one label a record: several have thresholds of their own")
+
+
+def _different(labels: tuple[str, ...]) -> None:
+    if len(set(labels)) < len(labels):
+        raise ValueError(f"labels must all be different, not {list(labels)}")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
@@ -67,6 +79,9 @@ class Tagging:
     labels: tuple[str, ...] = ()
     scheme: Literal["bio", "bioes", "plain"] = "bio"
     decoder: Literal["linear", "crf", "bilstm_crf"] = "linear"
+
+    def __post_init__(self) -> None:
+        _different(self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,9 +135,9 @@ Task = Classification | Regression | Tagging | Answering | Contrast | Ranking
 class FineTuning:
     """A whole fine-tuning run: which model, which data, which task.
 
-    `examples` make a step, in `accumulate` parts. `layer_decay` multiplies the learning rate by itself for each layer below
-    the top (1: none); `frozen_layers` from below, the embeddings with the first, do not move. `dropout` below 0 is the
-    model's own. `patience` evaluations without a better score end the run (0: never).
+    A step is of `examples` records, `accumulate` times over. `layer_decay` multiplies the learning rate by itself for each
+    layer below the top (1: none); `frozen_layers` from below, the embeddings with the first, do not move. `dropout` below
+    0 is the model's own. `patience` evaluations without a better score end the run (0: never).
     """
 
     model: str = ""
@@ -146,6 +161,10 @@ class FineTuning:
     def __post_init__(self) -> None:
         positive(self, "max_length", "examples", "accumulate", "epochs", "layer_decay")
         share(self, "layer_decay")
+        if self.epochs > 100_000:
+            raise ValueError(f"epochs must not be above 100,000, not {self.epochs:g}")
+        if self.layer_decay < 1 and isinstance(self.optimizer, Muon):
+            raise ValueError("layer_decay needs AdamW or StableAdamW: Muon has one learning rate for its matrices")
         if self.dropout >= 1:
             raise ValueError("dropout must be below 1, which leaves nothing to learn from")
         for name in ("frozen_layers", "patience"):

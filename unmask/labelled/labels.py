@@ -54,7 +54,7 @@ def require_known(examples: Sequence[Labelled], labels: Sequence[str], source: s
     listed = [f"{label!r} ({place})" for label, place in list(unseen.items())[:SHOWN]]
     more = f" and {len(unseen) - SHOWN} more" if len(unseen) > SHOWN else ""
     shown = ", ".join(map(repr, labels[:SHOWN])) + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
-    what = f"{len(unseen)} label{'s' * (len(unseen) > 1)} not seen in training: {', '.join(listed)}{more}"
+    what = f"{len(unseen)} label{'s' * (len(unseen) > 1)} unknown: {', '.join(listed)}{more}"
     raise UnmaskError(
         what, where=source, do=f"known are {shown}; train with the others too, or leave these records out"
     )

@@ -9,16 +9,18 @@ from unmask.config import Answering, Classification, Contrast, FineTuning, Ranki
 _MOST_LABELS = 40
 
 
-def task_card(run: FineTuning, task: Task, examples: Mapping[str, int], metrics: Mapping[str, float]) -> str:
+def task_card(run: FineTuning, task: Task, examples: Mapping[str, int], metrics: Mapping[str, float], step: int) -> str:
     """Markdown with the front matter model hubs read; every figure in it was measured in the run.
 
-    `examples` are the numbers of records by split; `metrics` are those of the dev set, none without one.
+    `examples` are the numbers of records by split; `metrics` are those of the dev set, none without one; `step` is the
+    checkpoint's.
     """
     pipeline, library = _kind(task)
     rows = "\n".join(
         ["| metric | value |", "| --- | ---: |", *(f"| {name} | {x:.4f} |" for name, x in metrics.items())]
     )
-    measured = f"On the {examples.get('dev', 0):,} records of the dev set, which also chose this checkpoint:\n\n{rows}"
+    chosen = f"which also chose this checkpoint{_and_more(task)}"
+    measured = f"On the {examples.get('dev', 0):,} records of the dev set, {chosen}:\n\n{rows}"
     return f"""---
 library_name: {library}
 pipeline_tag: {pipeline}
@@ -27,8 +29,9 @@ tags: [unmask]
 
 # {_title(task)}
 
-Fine-tuned with unmask on {examples["train"]:,} records: {run.epochs:g} epochs in batches of {run.examples * run.accumulate},
-learning rate {run.optimizer.learning_rate:g}, texts of up to {run.max_length} tokens, seed {run.seed}.
+Fine-tuned with unmask on {examples["train"]:,} records in batches of {run.examples * run.accumulate}. This is step {step:,} of a
+run of up to {run.epochs:g} epochs: learning rate {run.optimizer.learning_rate:g}, texts of up to {run.max_length} tokens, seed
+{run.seed}.
 
 {_labels(task)}## What was measured
 
@@ -77,6 +80,11 @@ def _title(task: Task) -> str:
             return "A model that turns texts into vectors"
         case Ranking():
             return "A model that ranks texts by a query"
+
+
+def _and_more(task: Task) -> str:
+    tuned = (isinstance(task, Classification) and task.multi_label) or (isinstance(task, Answering) and task.impossible)
+    return " and its thresholds" if tuned else ""
 
 
 def _labels(task: Task) -> str:

@@ -21,7 +21,7 @@ from unmask.text.aligned import AlignedEncoder
 from unmask.text.sequences import Labels, Sequences
 
 Task = Classification | Regression
-_CURVES, _POINTS = 3, 200  # on the page
+_CURVES, _POINTS, _CONFUSED = 3, 200, 100  # on the page; labels of the matrix that is kept
 
 
 @dataclass(frozen=True)
@@ -156,7 +156,8 @@ def detail(predictions: Sequence[Classified], examples: Sequence[TextExample], t
     truth_NC = truth > 0 if task.multi_label else truth[:, None] == np.arange(len(task.labels))
     if not task.multi_label:
         matrix = classification.confusion(truth, _said(predictions, task), len(task.labels))
-        found["confusion"] = {"labels": list(task.labels), "counts": matrix.tolist()}
+        kept = np.sort(np.argsort(-matrix.sum(1), kind="stable")[:_CONFUSED])
+        found["confusion"] = {"labels": [task.labels[c] for c in kept], "counts": matrix[np.ix_(kept, kept)].tolist()}
     frequent = np.argsort(-truth_NC.sum(0), kind="stable")[:_CURVES]
     scores_NC = _scores(predictions, task)
     found["curves"] = {

@@ -10,6 +10,7 @@ import numpy as np
 
 from unmask.config import Answering, Classification, Contrast, EncoderConfig, Ranking, Regression, Tagging, Task
 from unmask.config.tasks import HeadShape
+from unmask.errors import UnmaskError
 from unmask.hub.task_heads import ProblemType, TaskSettings
 from unmask.labelled.labels import label_set, require_known, tag_set
 from unmask.labelled.questions import read_questions
@@ -75,9 +76,11 @@ class ClassifyJob(Job):
     def begin(self, training: Sequence[TextExample]) -> ClassifyJob:
         if isinstance(self.task, Regression):
             return self
+        if self.task.labels:
+            self.require(training, training[0].place.file)
         task = self.task if self.task.labels else replace(self.task, labels=label_set(training))
-        balanced = task.class_weights == "balanced" and not task.multi_label
-        return replace(self, task=task, weights=tuple(classify.class_weights(training, task)) if balanced else None)
+        weights = tuple(classify.class_weights(training, task)) if task.class_weights == "balanced" else None
+        return replace(self, task=task, weights=weights)
 
     def require(self, examples: Sequence[TextExample], source: str) -> None:
         if isinstance(self.task, Classification):
@@ -117,8 +120,10 @@ class ClassifyJob(Job):
         return {} if self.thresholds is None else {"thresholds": list(self.thresholds)}
 
     def with_learned(self, kept: Mapping[str, Any]) -> ClassifyJob:
-        found = kept.get("thresholds")
-        return self if found is None else replace(self, thresholds=tuple(found))
+        found = tuple(kept.get("thresholds", ()))
+        if found and (isinstance(self.task, Regression) or len(found) != len(self.task.labels)):
+            raise UnmaskError(f"{len(found)} thresholds are not one for each label", do="use a copy that is whole")
+        return replace(self, thresholds=found) if found else self
 
 
 @dataclass(frozen=True)
@@ -133,6 +138,7 @@ class TagJob(Job):
 
     def begin(self, training: Sequence[TaggedExample]) -> TagJob:
         if self.task.labels:
+            self.require(training, training[0].place.file)
             return self
         return replace(self, task=replace(self.task, labels=tag_set(training, self.task.scheme)))
 

@@ -34,7 +34,8 @@ def freeze(encoder: Encoder, layers: int) -> None:
         return
     if layers > encoder.config.num_blocks:
         raise UnmaskError(
-            f"frozen_layers is {layers}, but the model has {encoder.config.num_blocks}", do="freeze fewer layers"
+            f"frozen_layers is {layers}, but the model has {encoder.config.num_blocks} with weights of their own",
+            do="freeze fewer layers",
         )
     for name, parameter in encoder.named_parameters():
         block = _BLOCK.match(name)

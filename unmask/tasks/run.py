@@ -5,6 +5,7 @@ runs/<name>/  run.json  metrics.jsonl  report.html  steps/  model/  eval.json
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
 import json
 import math
@@ -16,6 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from unmask import settings
@@ -57,7 +59,7 @@ from unmask.text.aligned import AlignedEncoder
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.tokenizer_files import has_tokenizer
 from unmask.train.checkpoint import Checkpoint, Checkpoints
-from unmask.train.journal import Journal, View, update_run
+from unmask.train.journal import Journal, View, read_run, update_run
 from unmask.train.lock import lock_run
 from unmask.train.loop import Outcome, fit
 from unmask.train.machine import choose_device, describe, keep_freed_memory, set_threads
@@ -116,14 +118,15 @@ def finetune(
             remove_leftovers(place, alone=True)
         set_threads(run.machine)
         keep_freed_memory()
-        return _Road(run, folder, job_of(run.task, dict(columns or {})), view, progress).go()
+        return _Road(run, folder, dict(columns or {}), view, progress).go()
 
 
 class _Road:
     """The parts of a run, in the order they are needed."""
 
-    def __init__(self, run: FineTuning, folder: Path, job: Job, view: View, progress: Progress):
-        self.run, self.folder, self.progress = run, folder, progress
+    def __init__(self, run: FineTuning, folder: Path, columns: dict[str, str], view: View, progress: Progress):
+        self.run, self.folder, self.columns, self.progress = run, folder, columns, progress
+        job = job_of(run.task, columns)
         self.train = job.read(run.train)
         self.dev = job.read(run.dev) if run.dev else None
         self.job = job.begin(self.train.examples)
@@ -142,7 +145,8 @@ class _Road:
         held_out = self.job.features(self.dev.examples, self.net.texts) if self.dev else None
         self._tell(training, held_out)
         epochs = Epochs(training.sequences, self.net.objective.prepare, self.run.seed, self.run.examples)
-        self._write_run()
+        self._require_same_data(training)
+        self._write_run(training)
         with StopRequest() as stop:
             try:
                 outcome = fit(
@@ -183,9 +187,9 @@ class _Road:
             self.journal.say("The parts of a step share no negatives: raise examples instead of accumulate.")
 
     def _measure(self, held_out: Features | None, step: int) -> Sequence[dict[str, Any]]:
-        """One evaluation. Without a dev set there is nothing to measure, and the last checkpoint is the best."""
+        """One evaluation. Without a dev set there is nothing to measure."""
         if held_out is None:
-            return [{"kind": "evaluation", "step": step, "loss": 0.0, "score": float(step)}]
+            return []
         prepared = (
             self.net.objective.prepare(b, 0) for b in token_budget(held_out.sequences, TOKENS, whole_units=True)
         )
@@ -206,8 +210,13 @@ class _Road:
             evaluation = self.job.answer(self.net.encoder, self._member(), held_out, progress=self.progress)
             self.job = self.job.tune(evaluation, held_out)
             evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
-        about = {"run": settings.plain(self.run), "job": _plain_job(self.job), "dev": _defined(evaluation.metrics)}
-        card = task_card(self.run, self.job.task, self._sizes(), _defined(evaluation.metrics))
+        about = {
+            "run": settings.plain(self.run),
+            "job": _plain_job(self.job),
+            "texts": {"max_length": self.net.texts.max_length, "lowercase": self.net.lowercase},
+            "dev": _defined(evaluation.metrics),
+        }
+        card = task_card(self.run, self.job.task, self._sizes(), _defined(evaluation.metrics), self.best)
         loaded = self.net.loaded
         weights = gather(self.net.encoder, self.net.objective, loaded.config)  # with the dropout it came with
         weights = replace(weights, task=self.job.settings(), model_type=loaded.model_type)
@@ -226,7 +235,8 @@ class _Road:
 
     def _load_best(self) -> None:
         rows = {row["step"]: str(row["kind"]) for row in self.checkpoints.list()}
-        best = next(step for step, kind in rows.items() if "best" in kind.split(", "))
+        best = next((step for step, kind in rows.items() if "best" in kind.split(", ")), max(rows))
+        self.best = best
         tensors, _ = self.checkpoints.load(Checkpoint(best, self.checkpoints.folder / f"{best:010d}"))
         self.net.encoder.load_state_dict(tensors["encoder"])
         self.net.objective.load_state_dict(tensors["objective"])
@@ -234,7 +244,17 @@ class _Road:
     def _sizes(self) -> dict[str, int]:
         return {"train": len(self.train.examples), "dev": len(self.dev.examples) if self.dev else 0}
 
-    def _write_run(self) -> None:
+    def _require_same_data(self, training: Features) -> None:
+        """A resumed run goes on with the very records, labels and tokens it began with."""
+        before = read_run(self.folder).get("records")
+        if self.checkpoints.list() and before != _fingerprint(training, self.job):
+            raise UnmaskError(
+                "the training records, their labels or their tokens are not those this run began with",
+                where=self.run.train,
+                do="put the file (and --map) back as it was, or begin a new run in another folder",
+            )
+
+    def _write_run(self, training: Features) -> None:
         packages = ("unmask", "torch", "tokenizers", "numpy")
         update_run(
             self.folder,
@@ -244,6 +264,8 @@ class _Road:
             machine=describe(choose_device(self.run.machine)),
             model={"parameters": count_parameters(self.net.encoder, self.net.objective)},
             data=self._sizes(),
+            columns=self.columns,
+            records=_fingerprint(training, self.job),
             result={"status": "running"},
         )
 
@@ -255,6 +277,16 @@ class _Road:
 def _defined(metrics: Mapping[str, float]) -> dict[str, float]:
     """What JSON can hold: a metric that is undefined on these records is left out."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
+
+
+def _fingerprint(training: Features, job: Job) -> str:
+    """SHA-256 of what is learned from: tokens, labels and their names."""
+    sequences = training.sequences
+    found = hashlib.sha256(repr(getattr(job.task, "labels", ())).encode())
+    labels = (array for part in sequences.labels.values() for array in (part.starts, part.place_M, part.value_M))
+    for array in (sequences.ids_T, sequences.starts, *labels):
+        found.update(np.ascontiguousarray(array).tobytes())
+    return found.hexdigest()
 
 
 def _plain_job(job: Job) -> dict[str, Any]:
@@ -283,7 +315,7 @@ def _network(run: FineTuning, job: Job) -> _Net:
     _begin_head(member, loaded, job)
     freeze(encoder, run.frozen_layers)
     limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
-    texts = AlignedEncoder(Tokenizer.load(layout.model_folder), limit, lowercase=layout.lowercase)
+    texts = AlignedEncoder(fitting_tokenizer(layout.model_folder, config), limit, lowercase=layout.lowercase)
     return _Net(
         config, encoder, objective, texts, replace(loaded, tokenizer_folder=layout.model_folder), layout.lowercase
     )
@@ -300,6 +332,18 @@ def _require_same_pooling(task: Contrast, layout: SentenceLayout, where: str) ->
             where=where,
             do=f"use --set task.pooling={names}, or a copy of the folder without {MODULES}",
         )
+
+
+def fitting_tokenizer(folder: Path, config: EncoderConfig) -> Tokenizer:
+    """The folder's tokenizer; UnmaskError where it has ids that the model has no rows for."""
+    tokenizer = Tokenizer.load(folder)
+    if tokenizer.vocab_size > config.vocab_size:
+        raise UnmaskError(
+            f"the tokenizer has {tokenizer.vocab_size:,} ids, but the model only {config.vocab_size:,} rows",
+            where=str(folder),
+            do="use the tokenizer the model was trained with",
+        )
+    return tokenizer
 
 
 def _begin_head(objective: Objective, loaded: LoadedModel, job: Job) -> None:

@@ -10,15 +10,16 @@ from typing import Any, Literal
 from unmask import settings
 from unmask.config import Answering, Classification, Regression, Tagging, Task
 from unmask.errors import UnmaskError
-from unmask.hub.files import LoadedModel, load_model
+from unmask.hub.files import ORIGIN, LoadedModel, load_model
 from unmask.hub.restore import restore_head
+from unmask.hub.sentence_layout import read_sentence_layout
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Objective
 from unmask.progress import Progress, quiet
 from unmask.tasks.job import Evaluation, Features, Job
 from unmask.tasks.jobs import job_of
+from unmask.tasks.run import fitting_tokenizer
 from unmask.text.aligned import AlignedEncoder
-from unmask.text.tokenizer import Tokenizer
 
 KINDS = ("classify", "tag", "answer")  # heads of transformers' classes
 
@@ -37,9 +38,8 @@ class TaskModel:
         """From a folder of `unmask finetune`, or one of transformers' ...ForSequenceClassification, ...ForTokenClassification
         or ...ForQuestionAnswering. UnmaskError for a folder without such a head."""
         loaded = load_model(folder)
-        saved = loaded.about.get("job")
         kind = next((kind for kind in KINDS if kind in loaded.heads), None)
-        if kind is None and saved is None:
+        if kind is None and "job" not in loaded.about:
             raise UnmaskError(
                 "this model was not fine-tuned for a task: it has no such head",
                 where=str(folder),
@@ -55,10 +55,7 @@ class TaskModel:
                 where=str(folder),
                 do="use a copy that is whole, or train the head with `unmask finetune`",
             )
-        run = loaded.about.get("run", {})
-        asked = max_length or int(run.get("max_length", 0)) or loaded.config.max_position_embeddings
-        limit = min(asked, loaded.config.max_position_embeddings)
-        return cls(job, encoder.eval(), objective.eval(), AlignedEncoder(Tokenizer.load(folder), limit))
+        return cls(job, encoder.eval(), objective.eval(), _texts(loaded, max_length))
 
     def features(self, examples: Sequence[Any]) -> Features:
         """Records as the network takes them."""
@@ -70,16 +67,22 @@ class TaskModel:
 
 
 def _job(loaded: LoadedModel, kind: str | None, columns: dict[str, str], folder: Path) -> Job:
-    saved = loaded.about.get("job")
-    if saved is not None:
-        task = settings.parse(_Saved, {"task": saved["task"]}, where=str(folder / "unmask.json")).task
-        return job_of(task, columns).with_learned(saved)
+    if "job" in loaded.about:
+        saved = settings.parse(_Saved, loaded.about["job"], where=str(folder / ORIGIN))
+        names = getattr(saved.task, "labels", ())
+        if names and loaded.labels and names != loaded.labels:
+            raise UnmaskError(
+                f"config.json names the labels {list(loaded.labels)[:9]}, but {ORIGIN} {list(names)[:9]}",
+                where=str(folder),
+                do="make both say the same, in the order of the outputs",
+            )
+        return job_of(saved.task, columns).with_learned({"thresholds": saved.thresholds, "threshold": saved.threshold})
     match kind:
         case "tag":
             return job_of(Tagging(labels=loaded.labels, scheme=_scheme(loaded.labels)), columns)
         case "answer":
             return job_of(Answering(), columns)
-        case _ if loaded.problem_type == "regression" or len(loaded.labels) == 1:
+        case _ if loaded.problem_type == "regression" or (len(loaded.labels) == 1 and loaded.problem_type is None):
             return job_of(Regression(), columns)
         case _:
             multi = loaded.problem_type == "multi_label_classification"
@@ -99,3 +102,23 @@ class _Saved:
     """What `unmask.json` keeps of the task."""
 
     task: Task
+    thresholds: tuple[float, ...] = ()
+    threshold: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Texts:
+    """How the run read texts."""
+
+    max_length: int = 0
+    lowercase: bool = False
+
+
+def _texts(loaded: LoadedModel, max_length: int) -> AlignedEncoder:
+    """Texts as they were read in training; where the folder does not say, as it reads them for vectors."""
+    layout, limit = read_sentence_layout(loaded.folder), loaded.config.max_position_embeddings
+    kept = settings.parse(_Texts, loaded.about.get("texts", {}), where=str(loaded.folder / ORIGIN))
+    asked = max_length or kept.max_length or layout.max_length or limit
+    lowercase = kept.lowercase if "texts" in loaded.about else layout.lowercase
+    tokenizer = fitting_tokenizer(loaded.folder, loaded.config)
+    return AlignedEncoder(tokenizer, min(asked, limit), lowercase=lowercase)

@@ -34,6 +34,7 @@ from unmask.train.step import Diverged, Stepper
 
 EVALUATION_SHARE = 0.2  # of a phase's minutes may go into evaluations; more of them than fit are left out
 PROBE_SHARE, PROBE_SECONDS = 0.02, 10.0  # of a phase's minutes go into measuring how long a step takes, and never more
+EQUAL = 1e-9  # scores that differ by less are equal
 REPLAN_UNTIL = 0.9  # later the rest is too short to be worth a new decision
 
 Evaluate = Callable[[int], Sequence[dict[str, Any]]]  # step to records: an evaluation first, then whatever else to keep
@@ -298,8 +299,12 @@ class _Run:
             self.journal.write(record)
         self._replan(time.monotonic() - start)
         self.state.seconds = self._seconds()
+        if not records:
+            return -float(self.state.step)  # nothing to measure by: the last is the best
         loss = float(records[0]["loss"])
         aim = -float(records[0].get("score", -loss))
+        if "score" in records[0]:
+            aim += EQUAL * min(loss, 1e3)  # of equally good ones, the one with the lower loss
         if not math.isfinite(loss):
             raise Diverged(
                 f"the held-out loss is not a finite number after step {self.state.step}",

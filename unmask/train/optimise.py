@@ -41,7 +41,7 @@ def build_optimizer(
             groups = _groups(parameters, config.weight_decay, scales or {})
             return StableAdamW(groups, learning_rate=rate, beta1=beta1, beta2=beta2, epsilon=config.epsilon)
         case settings.Muon():
-            hidden = {parameters[name]: parts for name, parts in (matrices or {}).items()}
+            hidden = {parameters[name]: parts for name, parts in (matrices or {}).items() if name in parameters}
             others = {name: p for name, p in parameters.items() if p not in hidden}
             return Muon(
                 hidden,

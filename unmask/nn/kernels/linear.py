@@ -69,9 +69,10 @@ class Packed(NamedTuple):
 
 def pack(module: nn.Module, rows: int) -> None:
     """Keeps each matrix of `module` in oneDNN's own order too, for batches of about `rows` tokens: inference is 3 % faster,
-    the numbers are the same bit for bit, and the matrices take their place in memory twice.
+    the numbers are the same but for rounding, and the matrices take their place in memory twice.
 
-    A matrix that is changed afterwards is read in its plain order again. Does nothing where oneDNN has no part.
+    A matrix that is changed afterwards (but not behind torch's back, through `data`) is read in its plain order again.
+    Does nothing where oneDNN has no part.
     """
     for part in module.modules():
         weight = getattr(part, "weight", None)

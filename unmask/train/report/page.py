@@ -75,6 +75,7 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
         settings=settings_groups(table(run.get("run")), exact=True),
         corpus=corpus_parts(table(run.get("corpus"))),
         answers=answers(run.get("dev")),
+        tuning="task" in table(run.get("run")),
         machine=flat(table(run.get("machine"))),
         versions=flat(table(run.get("versions"))),
         model=flat(table(run.get("model"))),

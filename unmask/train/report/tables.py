@@ -92,9 +92,10 @@ def summary(history: History, unigram_entropy: float | None) -> str:
     first, now = history.first_evaluation.get(term), history.last_evaluation.get(term)
     if first is None or now is None or history.first_evaluation["step"] == history.last_evaluation["step"]:
         return words + "."
+    unit = " nats a token" if not any(name.startswith("metrics.") for name in history.last_evaluation) else ""
     verb = "fell" if now < first else "went"
     where = "in its last phase its" if history.borders else "its"
-    words += f"; {where} held-out {_term_name(term)} {verb} from {first:.2f} to {now:.2f} nats a token"
+    words += f"; {where} held-out {_term_name(term)} {verb} from {first:.2f} to {now:.2f}{unit}"
     if unigram_entropy is None:
         return words + "."
     gap = unigram_entropy - now
