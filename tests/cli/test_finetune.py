@@ -191,3 +191,11 @@ def test_a_model_of_vectors_is_asked_by_embed(road: Road, tmp_path: Path) -> Non
         ).code
         == 0
     )
+
+
+def test_a_resumed_run_keeps_its_columns_and_takes_no_other_settings(tuned: Path, road: Road) -> None:
+    answer = unmask("finetune", "classify", "--resume", "--out", tuned / "run")
+    assert answer.code == 2 and "keeps the settings" in answer.err
+    answer = unmask("finetune", "--resume", "--out", tuned / "run")
+    assert answer.code == 0, answer.err
+    assert "column 'review' holds the text" in answer.err

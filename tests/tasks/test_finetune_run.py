@@ -135,3 +135,48 @@ def test_what_a_run_is_stands_in_its_folder(model: Path, tmp_path: Path) -> None
     found = read_run(tmp_path / "run")
     assert found["run"]["task"]["kind"] == "classify" and found["data"] == {"train": 200, "dev": 60}
     assert found["result"]["status"] == "finished" and found["dev"]["records"] == 60
+
+
+def test_a_resumed_run_refuses_other_records(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, epochs=1.0)
+    tune(run, tmp_path / "run")
+    write(tmp_path / "train.jsonl", texts(200, 7))
+    with pytest.raises(UnmaskError, match="not those this run began with"):
+        tune(run, tmp_path / "run")
+
+
+def test_without_a_dev_set_the_last_checkpoint_is_taken_and_no_figure_is_invented(model: Path, tmp_path: Path) -> None:
+    metrics, seen = tune(settings(model, tmp_path, dev="", epochs=1.0), tmp_path / "run")
+    assert metrics == {} and not any(record["kind"] == "evaluation" for record in seen)
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert "held-out" not in page.partition("<script")[0].lower() or "Masked words" not in page
+    assert TaskModel.load(tmp_path / "run" / "model").job.task == Classification(labels=("bad news", "good news"))
+
+
+def test_of_equally_good_checkpoints_the_one_with_the_lower_loss_is_kept(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, task=Regression(), epochs=2.0)
+    for name in ("train", "dev"):  # a constant truth has no correlation: every checkpoint's score is undefined
+        write(tmp_path / f"{name}.jsonl", [{"text": row["text"], "score": 1.0} for row in texts(64, 3)])
+    _, seen = tune(run, tmp_path / "run")
+    losses = [record["loss"] for record in seen if record["kind"] == "evaluation"]
+    best = min(range(1, len(losses)), key=lambda at: losses[at])
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    steps = [record["step"] for record in seen if record["kind"] == "evaluation"]
+    assert f"This is step {steps[best]:,} of" in card.replace("\n", " "), (steps, losses, card)
+
+
+def test_labels_given_by_a_person_must_cover_the_training_data(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, task=Classification(labels=("good news", "no news")))
+    with pytest.raises(UnmaskError, match="bad news"):
+        tune(run, tmp_path / "run")
+
+
+def test_a_folder_whose_two_lists_of_labels_contradict_is_refused(model: Path, tmp_path: Path) -> None:
+    tune(settings(model, tmp_path, epochs=1.0), tmp_path / "run")
+    folder = tmp_path / "run" / "model"
+    about = json.loads((folder / "unmask.json").read_text(encoding="utf-8"))
+    about["job"]["task"]["labels"].reverse()
+    (folder / "unmask.json").write_text(json.dumps(about), encoding="utf-8")
+    (folder / "manifest.json").unlink()
+    with pytest.raises(UnmaskError, match="names the labels"):
+        TaskModel.load(folder)

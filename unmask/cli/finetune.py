@@ -96,7 +96,8 @@ def _settings(task: str, given: Mapping[str, Any], changes: list[str]) -> FineTu
     from unmask.errors import UnmaskError
 
     if task not in TASKS:
-        raise UnmaskError(f"unknown task {task!r}", where="TASK", do=f"give one of {', '.join(TASKS)}")
+        what = f"unknown task {task!r}" if task else "no task is given"
+        raise UnmaskError(what, where="TASK", do=f"give one of {', '.join(TASKS)}")
     for name in ("model", "train"):
         if not given[name]:
             raise UnmaskError(f"no --{name} is given", do=f"give --{name}; `unmask finetune --help` has an example")
@@ -142,10 +143,8 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
     """The same run from several seeds, each in a folder of its own, and what they have in common."""
     from dataclasses import replace
 
-    found = [
-        _one(console, replace(run, seed=run.seed + number), out / f"seed{run.seed + number}", columns)
-        for number in range(seeds)
-    ]
+    runs = [(replace(run, seed=run.seed + number), out / f"seed{run.seed + number}") for number in range(seeds)]
+    found = [_again(console, each, folder, columns) for each, folder in runs]
     names = [name for name in found[0] if all(math.isfinite(metrics.get(name, math.nan)) for metrics in found)]
     scores = {name: [metrics[name] for metrics in found] for name in names}
     rows: list[list[object]] = [
@@ -155,9 +154,30 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
     console.say(f"\nModels: {out}/seed*/model")
 
 
+def _again(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
+    """One of several runs; those that were there before a stop are taken as they are, or go on."""
+    from unmask import settings
+    from unmask.tasks.run import finetune as train
+    from unmask.train.journal import read_run
+
+    data = read_run(out)
+    if data.get("run") != settings.plain(run):
+        return _one(console, run, out, columns)
+    if data["result"]["status"] == "finished":
+        found: dict[str, float] = data["result"]["metrics"]
+        return found
+    with console.training(str(out)) as view:
+        tuned = train(run, out, columns=columns, view=view.record, progress=console)
+    if not tuned.outcome.finished:
+        raise typer.Exit(tuned.outcome.exit_code)
+    return tuned.metrics
+
+
 def _finish(console: Console, out: Path, metrics: Mapping[str, float]) -> None:
     if metrics:
         rows: list[list[object]] = [[name, round(value, 4)] for name, value in metrics.items()]
         console.table("Best checkpoint, dev set", rows)
     console.say(f"\nModel: {out / 'model'}   Report: {out / 'report.html'}")
-    console.say(f"Next: {command('predict', out / 'model', 'FILE')}")
+    vectors = (out / "model" / "modules.json").exists()
+    words = ("embed", out / "model", "FILE", "--out", "vectors.npy") if vectors else ("predict", out / "model", "FILE")
+    console.say(f"Next: {command(*words)}")

@@ -44,10 +44,13 @@ def predict(
     from unmask.cli.console import Console
     from unmask.files import write_file
 
+    _require_other(out, source)
     with Console() as console:
         model, features = _prepare(folder, source, map_, max_length, console, asked=True)
         found = model.answer(features, progress=console)
-        lines = "".join(json.dumps(_plain(p), ensure_ascii=False) + "\n" for p in found.predictions)
+        said = zip(features.examples, found.predictions, strict=True)
+        rows = ({"record": example.place.record, **_plain(prediction)} for example, prediction in said)
+        lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         if out is None:
             typer.echo(lines, nl=False)
         else:
@@ -61,7 +64,9 @@ def evaluate(
     errors: Annotated[
         Path | None, typer.Option("--errors", help="Write the worst answers here (.jsonl).", show_default=False)
     ] = None,
-    worst: Annotated[int, typer.Option("--worst", min=1, help="How many of them.")] = 100,
+    worst: Annotated[
+        int, typer.Option("--worst", min=1, help="How many of them at most; right answers are left out.")
+    ] = 100,
     split: Annotated[str, typer.Option("--split", help="Of a BEIR folder: whose qrels.")] = "test",
     rerank: Annotated[
         Path | None,
@@ -75,19 +80,36 @@ def evaluate(
     Example: unmask evaluate runs/finetune/model test.jsonl --errors worst.jsonl
     """
     from unmask.cli.console import Console
+    from unmask.config import Contrast
+    from unmask.errors import UnmaskError
     from unmask.files import write_file
 
+    _require_other(errors, source)
     with Console() as console:
         if any(Path(source).glob("corpus.jsonl*")):
             _search(console, folder, source, split, rerank)
             return
         model, features = _prepare(folder, source, map_, max_length, console, asked=False)
+        if errors is not None and isinstance(model.job.task, Contrast):
+            raise UnmaskError("vectors are not right or wrong one by one", where="--errors", do="leave it away")
         found = model.answer(features, progress=console)
         rows: list[list[object]] = [[name, round(value, 4)] for name, value in found.metrics.items()]
-        console.table(f"{len(found.predictions):,} records of {source}", rows)
+        console.table(f"{len(features.examples):,} records of {source}", rows)
         if errors is not None:
             write_file(errors, _errors(found, features, worst))
             console.say(f"\nThe worst answers: {errors}")
+
+
+def _require_other(out: Path | None, source: str) -> None:
+    """UnmaskError for a file to write that is the one to read, or is not what will be in it."""
+    from unmask.errors import UnmaskError
+
+    if out is None:
+        return
+    if out.exists() and Path(source).exists() and out.samefile(source):
+        raise UnmaskError("this would overwrite the records that are read", where=str(out), do="give another file")
+    if out.suffix != ".jsonl":
+        raise UnmaskError("JSON lines are written", where=str(out), do="give a name that ends in .jsonl")
 
 
 def _search(console: Console, folder: Path, source: str, split: str, rerank: Path | None) -> None:

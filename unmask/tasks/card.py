@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from unmask.config import Answering, Classification, Contrast, FineTuning, Ranking, Regression, Tagging, Task
 
@@ -29,9 +30,9 @@ tags: [unmask]
 
 # {_title(task)}
 
-Fine-tuned with unmask on {examples["train"]:,} records in batches of {run.examples * run.accumulate}. This is step {step:,} of a
-run of up to {run.epochs:g} epochs: learning rate {run.optimizer.learning_rate:g}, texts of up to {run.max_length} tokens, seed
-{run.seed}.
+Fine-tuned with unmask from `{Path(run.model).name}` on {examples["train"]:,} records in batches of
+{run.examples * run.accumulate}. This is step {step:,} of a run of up to {run.epochs:g} epochs: learning rate
+{run.optimizer.learning_rate:g}, texts of up to {run.max_length} tokens, seed {run.seed}.
 
 {_labels(task)}## What was measured
 
@@ -39,10 +40,7 @@ run of up to {run.epochs:g} epochs: learning rate {run.optimizer.learning_rate:g
 
 ## How to use it
 
-```
-unmask predict . FILE
-unmask evaluate . LABELLED-FILE
-```
+{_usage(task)}
 
 Every setting of the run is in `unmask.json`.
 """
@@ -80,6 +78,25 @@ def _title(task: Task) -> str:
             return "A model that turns texts into vectors"
         case Ranking():
             return "A model that ranks texts by a query"
+
+
+def _usage(task: Task) -> str:
+    """Commands, and the class of other libraries that answers the same."""
+    commands = "```sh\nunmask predict . FILE\nunmask evaluate . LABELLED-FILE\n```"
+    match task:
+        case Contrast():
+            return (
+                "```sh\nunmask embed . FILE --out vectors.npy\n```\n\n"
+                '`SentenceTransformer(".")` of sentence-transformers gives the same vectors.'
+            )
+        case Ranking():
+            return f'{commands}\n\n`CrossEncoder(".")` of sentence-transformers gives the same order.'
+        case Tagging(decoder="crf" | "bilstm_crf"):
+            return (
+                f"{commands}\n\ntransformers would load this folder without its CRF, and give other tags: use unmask."
+            )
+        case _:
+            return f"{commands}\n\ntransformers loads the folder by the class that `config.json` names."
 
 
 def _and_more(task: Task) -> str:

@@ -111,7 +111,7 @@ class ClassifyJob(Job):
 
     def settings(self) -> TaskSettings:
         if isinstance(self.task, Regression):
-            return TaskSettings(problem_type="regression")
+            return TaskSettings(problem_type="regression", activation="identity")
         many = self.task.multi_label
         kind: ProblemType = "multi_label_classification" if many else "single_label_classification"
         return TaskSettings(labels=self.task.labels, problem_type=kind)
@@ -161,7 +161,8 @@ class TagJob(Job):
         said = tag.decode(found, features.sequences, features.examples, self.task, objective.crf)
         if any(example.tags is None for example in features.examples):
             return Evaluation(said)
-        return Evaluation(said, tag.score(said, features.examples, self.task))
+        detail = {"labels": tag.label_rows(said, features.examples, self.task)}
+        return Evaluation(said, tag.score(said, features.examples, self.task), detail)
 
     def settings(self) -> TaskSettings:
         return TaskSettings(labels=self.task.labels)
@@ -201,7 +202,8 @@ class AnswerJob(Job):
         said = answer.decode(found, features.extra, features.examples, self.task, threshold=self.threshold)
         if any(example.answers is None for example in features.examples):
             return Evaluation(said)
-        return Evaluation(said, answer.score(said, features.examples, language_of(features.examples)))
+        scores = answer.score(said, features.examples, language_of(features.examples))
+        return Evaluation(said, {name: value for name, value in scores.items() if not name.endswith("total")})
 
     def tune(self, evaluation: Evaluation, features: Features) -> AnswerJob:
         if not self.task.impossible:

@@ -66,7 +66,8 @@ from unmask.train.machine import choose_device, describe, keep_freed_memory, set
 from unmask.train.report.page import write_report
 from unmask.train.signals import StopRequest
 
-UNDEFINED = -1e9  # the score of a checkpoint that has none (a correlation of equal numbers): below every other
+SHOWN = 20  # labels that a run lists
+UNDEFINED = -2.0  # the score of a checkpoint that has none (a correlation of equal numbers): below every other
 
 
 @dataclass(frozen=True)
@@ -99,11 +100,13 @@ class _Net:
     texts: AlignedEncoder
     loaded: LoadedModel
     lowercase: bool
+    frozen_layers: int
 
     def training_flops(self, batch: PackedBatch) -> float:
         reading = None if batch.read is None else len(batch.read)
         own = encoder_flops(self.config, batch.layout.lengths, reading=reading)
-        return TRAINING * (own + self.objective.flops(self.config, batch))
+        moving = 1 - self.frozen_layers / self.config.num_blocks
+        return own * (1 + (TRAINING - 1) * moving) + TRAINING * self.objective.flops(self.config, batch)
 
 
 def finetune(
@@ -165,7 +168,9 @@ class _Road:
             self._end("stopped", f"{stop.signal.name if stop.signal else 'asked'} after step {outcome.step:,}")
             return Tuned(outcome, {})
         metrics = self._finish(held_out)
-        self._end("finished", "", metrics)
+        early = outcome.step < self._training(epochs).until.steps
+        why = f"{self.run.patience} evaluations were no better than one before them" if early else ""
+        self._end("finished", why, metrics)
         return Tuned(outcome, metrics)
 
     def _training(self, epochs: Epochs) -> _Training:
@@ -183,6 +188,12 @@ class _Road:
             if read is not None and features is not None:
                 for line in (*read.understood, *read.warnings, *features.notes):
                     self.journal.say(f"{name}: {line}")
+        names = getattr(self.job.task, "labels", ())
+        if names:
+            more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+            self.journal.say(f"{len(names)} labels: {', '.join(names[:SHOWN])}{more}")
+        if self.run.dev and Path(self.run.dev).resolve() == Path(self.run.train).resolve():
+            self.journal.say("The dev file is the training file: its scores say nothing about other texts.")
         if isinstance(self.job.task, Contrast) and self.run.accumulate > 1:
             self.journal.say("The parts of a step share no negatives: raise examples instead of accumulate.")
 
@@ -216,7 +227,13 @@ class _Road:
             "texts": {"max_length": self.net.texts.max_length, "lowercase": self.net.lowercase},
             "dev": _defined(evaluation.metrics),
         }
-        card = task_card(self.run, self.job.task, self._sizes(), _defined(evaluation.metrics), self.best)
+        card = task_card(
+            replace(self.run, max_length=self.net.texts.max_length),
+            self.job.task,
+            self._sizes(),
+            _defined(evaluation.metrics),
+            self.best,
+        )
         loaded = self.net.loaded
         weights = gather(self.net.encoder, self.net.objective, loaded.config)  # with the dropout it came with
         weights = replace(weights, task=self.job.settings(), model_type=loaded.model_type)
@@ -317,7 +334,13 @@ def _network(run: FineTuning, job: Job) -> _Net:
     limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
     texts = AlignedEncoder(fitting_tokenizer(layout.model_folder, config), limit, lowercase=layout.lowercase)
     return _Net(
-        config, encoder, objective, texts, replace(loaded, tokenizer_folder=layout.model_folder), layout.lowercase
+        config,
+        encoder,
+        objective,
+        texts,
+        replace(loaded, tokenizer_folder=layout.model_folder),
+        layout.lowercase,
+        run.frozen_layers,
     )
 
 

@@ -208,3 +208,21 @@ def score(predictions: Sequence[Tagged], examples: Sequence[TaggedExample], task
         "illegal_tags": float(strict.illegal_predicted),
         **{f"f1 {kind}": float(f1) for kind, f1 in zip(types, strict.counts.f1_L, strict=True)},
     }
+
+
+def label_rows(
+    predictions: Sequence[Tagged], examples: Sequence[TaggedExample], task: Tagging
+) -> list[dict[str, str | float]]:
+    """The figures of each type of span, in strict mode, or of each tag of a plain scheme: a row each, for a report."""
+    truth, said = [example.tags or () for example in examples], [prediction.tags for prediction in predictions]
+    if task.scheme == "plain":
+        plain = tag_scores(truth, said)
+        names, counts = plain.tags, plain.counts
+    else:
+        strict = span_scores(truth, said, scheme=task.scheme, mode="strict")
+        names, counts = strict.types, strict.counts
+    columns = (counts.labels, counts.precision_L, counts.recall_L, counts.f1_L, counts.support_L)
+    return [
+        {"label": names[at], "precision": p, "recall": r, "f1": f1, "support": support}
+        for at, p, r, f1, support in zip(*(column.tolist() for column in columns), strict=True)
+    ]

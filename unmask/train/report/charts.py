@@ -59,7 +59,7 @@ def charts(history: History, unigram_entropy: float | None) -> list[Chart]:
     steps, held_out = history.steps.names(), history.evaluations.names()
     found = [
         Chart("Loss", "lower is better", tuple(_loss_views(history, unigram_entropy)), wide=True),
-        _simple("Scores", "on the dev set; the first decides which checkpoint is kept", _scores(held_out)),
+        _simple("Scores", "on the dev set; the first decides which checkpoint is kept", _scores(history)),
         _simple("Held-out accuracy", "right answers on text it never trains on", _accuracies(held_out), "share"),
         _simple(
             "Learning rate",
@@ -189,8 +189,11 @@ def _accuracies(recorded: list[str]) -> tuple[Line, ...]:
     return tuple(Line("evaluations", name, label(name)) for name in recorded if name.startswith("accuracy."))
 
 
-def _scores(recorded: list[str]) -> tuple[Line, ...]:
-    names = [name for name in recorded if name.startswith("metrics.")][:3]  # as many as there are tones
+def _scores(history: History) -> tuple[Line, ...]:
+    """Those that are shares or correlations: an error in other units would press them flat."""
+    last = history.last_evaluation
+    recorded = [name for name in history.evaluations.names() if name.startswith("metrics.")]
+    names = [name for name in recorded if abs(last.get(name, 2.0)) <= 1][:3]  # as many as there are tones
     return tuple(Line("evaluations", name, visible(name.partition(".")[2], 24)) for name in names)
 
 
