@@ -1,1 +1,1 @@
-"""How good is it? Held-out loss and perplexity."""
+"""How good is it? Held-out loss, and the metrics of each task."""
