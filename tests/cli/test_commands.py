@@ -289,7 +289,7 @@ def test_the_completion_script_is_printed_and_completes() -> None:
     bash = ["bash", "-c", f"{shlex.quote(str(SCRIPT))} --show-completion bash; true"]
     shown = subprocess.run(bash, capture_output=True, text=True, timeout=30)
     assert "complete -o default -F _unmask_completion unmask" in shown.stdout, shown.stderr
-    asked = {"_UNMASK_COMPLETE": "complete_bash", "COMP_WORDS": "unmask pre", "COMP_CWORD": "1"}
+    asked = {"_UNMASK_COMPLETE": "complete_bash", "COMP_WORDS": "unmask pret", "COMP_CWORD": "1"}
     assert script(env=asked).stdout.split() == ["pretrain"]
 
 

@@ -437,11 +437,13 @@ def test_a_second_build_of_the_same_corpus_is_refused_while_the_first_is_at_work
 
 
 SCRIPT = """
-import os, sys
+import os, signal, sys
 from pathlib import Path
 from unmask.text.build import BuildOptions, build_corpus
 from unmask.text.tokenizer import Tokenizer
 from unmask.text.words import WordSplitter
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job would have it ignored
 
 def progress(what, done, total):
     print(what, done, flush=True)
