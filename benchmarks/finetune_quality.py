@@ -151,7 +151,7 @@ def theirs(row: Row, folder: Path, seed: int) -> float:
     model = AutoModelForSequenceClassification.from_pretrained(MODEL, num_labels=1 if number else len(labels))
     arguments = transformers.TrainingArguments(
         str(folder / "theirs"), num_train_epochs=row.epochs, per_device_train_batch_size=32,
-        per_device_eval_batch_size=64, learning_rate=row.learning_rate, weight_decay=0.01, warmup_ratio=0.1,
+        per_device_eval_batch_size=64, learning_rate=row.learning_rate, weight_decay=0.01, warmup_steps=0.1,
         lr_scheduler_type="linear", eval_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True,
         metric_for_best_model="score", save_total_limit=1, seed=seed, report_to=[], disable_tqdm=True, use_cpu=True,
         logging_strategy="no", dataloader_pin_memory=False,
