@@ -11,10 +11,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from small_models import SMALL
 from toy import texts, toy_model, write
 
-from unmask.config import AdamW, Classification, FineTuning, Keeping, Machine, Regression
+from unmask.config import AdamW, Classification, Contrast, FineTuning, Keeping, Machine, Regression
 from unmask.errors import UnmaskError
+from unmask.hub.sentence_layout import SentenceLayout, write_sentence_layout
 from unmask.tasks.run import finetune
 from unmask.tasks.saved import TaskModel
 from unmask.train.journal import read_run
@@ -180,3 +182,12 @@ def test_a_folder_whose_two_lists_of_labels_contradict_is_refused(model: Path, t
     (folder / "manifest.json").unlink()
     with pytest.raises(UnmaskError, match="names the labels"):
         TaskModel.load(folder)
+
+
+def test_a_folder_that_pools_otherwise_is_not_begun_anew_without_a_word(small_corpus: Path, tmp_path: Path) -> None:
+    folder = toy_model(small_corpus, tmp_path / "model")
+    write_sentence_layout(SentenceLayout(folder, ("cls",)), SMALL.hidden_size)
+    run = settings(folder, tmp_path, task=Contrast())
+    write(tmp_path / "train.jsonl", [{"anchor": "a", "positive": "b"}, {"anchor": "c", "positive": "d"}])
+    with pytest.raises(UnmaskError, match="pools by cls, but task.pooling is mean"):
+        tune(replace(run, dev=""), tmp_path / "run")

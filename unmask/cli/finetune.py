@@ -108,11 +108,17 @@ def _settings(task: str, given: Mapping[str, Any], changes: list[str]) -> FineTu
 
 def _one(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
     from unmask.errors import UnmaskError
-    from unmask.tasks.run import finetune as train
     from unmask.train.journal import read_run
 
     if read_run(out):
         raise UnmaskError("there is a run in this folder", where=str(out), do="give another --out, or --resume")
+    return _train(console, run, out, columns)
+
+
+def _train(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
+    """Begins a run or goes on with it; leaves where it was stopped."""
+    from unmask.tasks.run import finetune as train
+
     with console.training(str(out)) as view:
         tuned = train(run, out, columns=columns, view=view.record, progress=console)
     if not tuned.outcome.finished:
@@ -125,18 +131,13 @@ def _resume(console: Console, out: Path) -> None:
     from unmask import settings
     from unmask.config import FineTuning
     from unmask.errors import UnmaskError
-    from unmask.tasks.run import finetune as train
     from unmask.train.journal import read_run
 
     data = read_run(out)
     if "run" not in data:
         raise UnmaskError("there is no run in this folder", where=str(out), do="check the path")
     run = settings.parse(FineTuning, data["run"], where=str(out / "run.json"))
-    with console.training(str(out)) as view:
-        tuned = train(run, out, columns=data.get("columns", {}), view=view.record, progress=console)
-    if not tuned.outcome.finished:
-        raise typer.Exit(tuned.outcome.exit_code)
-    _finish(console, out, tuned.metrics)
+    _finish(console, out, _train(console, run, out, data.get("columns", {})))
 
 
 def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, str], seeds: int) -> None:
@@ -157,7 +158,6 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
 def _again(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
     """One of several runs; those that were there before a stop are taken as they are, or go on."""
     from unmask import settings
-    from unmask.tasks.run import finetune as train
     from unmask.train.journal import read_run
 
     data = read_run(out)
@@ -166,11 +166,7 @@ def _again(console: Console, run: FineTuning, out: Path, columns: dict[str, str]
     if data["result"]["status"] == "finished":
         found: dict[str, float] = data["result"]["metrics"]
         return found
-    with console.training(str(out)) as view:
-        tuned = train(run, out, columns=columns, view=view.record, progress=console)
-    if not tuned.outcome.finished:
-        raise typer.Exit(tuned.outcome.exit_code)
-    return tuned.metrics
+    return _train(console, run, out, columns)
 
 
 def _finish(console: Console, out: Path, metrics: Mapping[str, float]) -> None:

@@ -227,18 +227,24 @@ def _require_device(device: str, backend: str) -> None:
         raise UnmaskError("a graph is computed on the CPU only", where="device", do="give cpu, or the torch backend")
 
 
-def _text_encoder(config: EncoderConfig, layout: SentenceLayout) -> TextEncoder:
-    if not has_tokenizer(layout.model_folder):
+def fitting_tokenizer(folder: Path, config: EncoderConfig) -> Tokenizer:
+    """A model folder's tokenizer; UnmaskError where there is none, and where it has ids that the model has no rows for."""
+    if not has_tokenizer(folder):
         raise UnmaskError(
-            "the folder has no tokenizer", where=str(layout.model_folder), do="copy the model's tokenizer.json into it"
+            "the folder has no tokenizer", where=str(folder), do="copy the model's tokenizer.json into it"
         )
-    tokenizer, rows = Tokenizer.load(layout.model_folder), config.vocab_size
+    tokenizer, rows = Tokenizer.load(folder), config.vocab_size
     if tokenizer.vocab_size > rows:
         raise UnmaskError(
             f"the tokenizer has {tokenizer.vocab_size:,} ids, but the model only {rows:,} rows",
-            where=str(layout.model_folder),
+            where=str(folder),
             do="use the tokenizer the model was trained with",
         )
+    return tokenizer
+
+
+def _text_encoder(config: EncoderConfig, layout: SentenceLayout) -> TextEncoder:
+    tokenizer = fitting_tokenizer(layout.model_folder, config)
     limit = config.max_position_embeddings
     return TextEncoder(tokenizer, min(layout.max_length or limit, limit), lowercase=layout.lowercase)
 

@@ -42,6 +42,7 @@ from unmask.hub.restore import restore_head
 from unmask.hub.sentence_layout import MODULES, SentenceLayout, read_sentence_layout, write_sentence_layout
 from unmask.hub.task_heads import head_kind
 from unmask.hub.weights import gather
+from unmask.inference.loaded import fitting_tokenizer
 from unmask.measure.heldout import evaluate
 from unmask.nn.cost import TRAINING, count_parameters, encoder_flops
 from unmask.nn.encoder import Encoder
@@ -56,8 +57,6 @@ from unmask.tasks.jobs import job_of
 from unmask.tasks.layers import freeze, layer_scales
 from unmask.tasks.outputs import TOKENS
 from unmask.text.aligned import AlignedEncoder
-from unmask.text.tokenizer import Tokenizer
-from unmask.text.tokenizer_files import has_tokenizer
 from unmask.train.checkpoint import Checkpoint, Checkpoints
 from unmask.train.journal import Journal, View, read_run, update_run
 from unmask.train.lock import lock_run
@@ -219,8 +218,10 @@ class _Road:
         evaluation = Evaluation([])
         if held_out is not None:
             evaluation = self.job.answer(self.net.encoder, self._member(), held_out, progress=self.progress)
-            self.job = self.job.tune(evaluation, held_out)
-            evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
+            tuned = self.job.tune(evaluation, held_out)
+            if tuned is not self.job:  # with thresholds of its own it may say something else
+                self.job = tuned
+                evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
         about = {
             "run": settings.plain(self.run),
             "job": _plain_job(self.job),
@@ -315,10 +316,8 @@ def _network(run: FineTuning, job: Job) -> _Net:
     """The model's encoder with a new head, or the head that the model already has for these very labels."""
     layout = read_sentence_layout(Path(run.model))
     loaded = load_model(layout.model_folder)
-    if not has_tokenizer(layout.model_folder):
-        raise UnmaskError(
-            "the model has no tokenizer", where=str(layout.model_folder), do="copy its tokenizer.json into the folder"
-        )
+    if isinstance(job.task, Contrast):
+        _require_same_pooling(job.task, layout, run.model)
     rates = (
         {} if run.dropout < 0 else dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), run.dropout)
     )
@@ -355,18 +354,6 @@ def _require_same_pooling(task: Contrast, layout: SentenceLayout, where: str) ->
             where=where,
             do=f"use --set task.pooling={names}, or a copy of the folder without {MODULES}",
         )
-
-
-def fitting_tokenizer(folder: Path, config: EncoderConfig) -> Tokenizer:
-    """The folder's tokenizer; UnmaskError where it has ids that the model has no rows for."""
-    tokenizer = Tokenizer.load(folder)
-    if tokenizer.vocab_size > config.vocab_size:
-        raise UnmaskError(
-            f"the tokenizer has {tokenizer.vocab_size:,} ids, but the model only {config.vocab_size:,} rows",
-            where=str(folder),
-            do="use the tokenizer the model was trained with",
-        )
-    return tokenizer
 
 
 def _begin_head(objective: Objective, loaded: LoadedModel, job: Job) -> None:

@@ -13,12 +13,12 @@ from unmask.errors import UnmaskError
 from unmask.hub.files import ORIGIN, LoadedModel, load_model
 from unmask.hub.restore import restore_head
 from unmask.hub.sentence_layout import read_sentence_layout
+from unmask.inference.loaded import fitting_tokenizer
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Objective
 from unmask.progress import Progress, quiet
 from unmask.tasks.job import Evaluation, Features, Job
 from unmask.tasks.jobs import job_of
-from unmask.tasks.run import fitting_tokenizer
 from unmask.text.aligned import AlignedEncoder
 
 KINDS = ("classify", "tag", "answer")  # heads of transformers' classes
