@@ -1,0 +1,1 @@
+"""The two sides of `benchmarks/finetune_quality.py`, and what they are compared on."""
