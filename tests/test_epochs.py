@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.batch import PackedBatch
-from unmask.epochs import Epochs, pack, token_budget
+from unmask.epochs import AHEAD, Epochs, apart, pack, token_budget
 from unmask.loader import Cursor
 from unmask.text.sequences import Labels, Sequences, ragged
 
@@ -97,3 +97,67 @@ def test_a_token_budget_is_kept_and_every_sequence_comes_once(lengths: list[int]
 def test_ragged_rows_are_found_in_any_order() -> None:
     places, ends = ragged(np.array([0, 2, 2, 5]), np.array([2, 0, 1, 2]))
     assert places.tolist() == [2, 3, 4, 0, 1, 2, 3, 4] and ends.tolist() == [0, 3, 5, 5, 8]
+
+
+def clashes(dealt: list[int], texts: dict[int, set[int]], size: int) -> int:
+    batches = [dealt[at : at + size] for at in range(0, len(dealt), size)]
+    return sum(
+        not texts.get(a, set()).isdisjoint(texts.get(b, set()))
+        for batch in batches
+        for at, a in enumerate(batch)
+        for b in batch[:at]
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 30), max_size=2), min_size=1, max_size=60), st.integers(1, 8))
+def test_units_that_share_a_text_are_dealt_apart_and_each_once(own: list[set[int]], size: int) -> None:
+    texts = dict(enumerate(own))
+    order = np.random.default_rng(len(own)).permutation(len(own)).tolist()
+    dealt = list(apart(order, texts, size))
+    assert sorted(dealt) == sorted(order) and dealt == list(apart(order, texts, size))
+    assert all(dealt.index(unit) >= at - (AHEAD - 1) * size - size for at, unit in enumerate(order)), (
+        "none comes far too early"
+    )
+    if clashes(order, texts, size) == 0:
+        assert dealt == order, "what is apart already stays"
+
+
+def test_pairs_of_a_text_never_meet_where_there_are_enough_others() -> None:
+    texts = {unit: {unit // 3} for unit in range(300)}
+    order = np.random.default_rng(0).permutation(300).tolist()
+    assert clashes(order, texts, 10) > 3 and clashes(list(apart(order, texts, 10))[:-40], texts, 10) == 0
+
+
+def test_one_text_for_all_spoils_no_batch() -> None:
+    order = list(range(20))
+    assert list(apart(order, {unit: {7} for unit in order}, 4)) == order
+    half = {unit: {7} for unit in range(0, 20, 2)}
+    dealt = list(apart(order, half, 4))
+    assert sorted(dealt) == order and clashes(dealt[:4], half, 4) == 0
+
+
+def ranked(texts: list[tuple[int, int, int]]) -> Sequences:
+    """Units of a query, a positive and a negative, whose texts have these numbers."""
+    count = 3 * len(texts)
+    role = np.arange(count) % 3
+    chosen = {"query": role == 0, "positive": role > 0}
+    labels = {
+        name: Labels(np.r_[0, which.cumsum()], np.zeros(which.sum(), np.int64), (role == 1)[which].astype(np.int64))
+        for name, which in chosen.items()
+    }
+    labels["text"] = Labels.one_each(np.array(texts).ravel())
+    return Sequences(np.arange(count, dtype=np.int32), np.arange(count + 1), role, np.arange(count) // 3, None, labels)
+
+
+def test_queries_and_positives_are_kept_apart_and_equal_negatives_may_meet() -> None:
+    rows = [(unit // 2, 100 + unit, 999) for unit in range(40)] + [
+        (50 + unit, 200 + unit // 2, 999) for unit in range(40)
+    ]
+    epochs = Epochs(ranked(rows), lambda batch, seed: batch, 3, 5)
+    for batch, _ in islice(epochs.since(Cursor()), epochs.per_epoch - AHEAD):
+        texts = batch.labels["text"].value.tolist()
+        met = [text for text in set(texts) if texts.count(text) > 1]
+        assert met == [999]
+    alone = [rows_of(batch) for batch, _ in islice(epochs.since(Cursor()), 30)]
+    assert [rows_of(b) for b, _ in islice(epochs.since(Cursor(0, 0, 9, 9)), 21)] == alone[9:]

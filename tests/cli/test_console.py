@@ -237,6 +237,7 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
             seen.clock.now += 0.5
             view.record(STEP | {"step": number, "seconds": number * 0.5})
         view.record(EVALUATION)
+        view.record({"kind": "evaluation", "step": 30, "losses": {"tag": 0.5}, "metrics": {"f1": 0.75, "recall": 1.0}})
         view.record({"kind": "resume", "step": 30})
         view.record({"kind": "sample", "step": 30})
         view.record({"kind": "message", "message": "2 threads"})
@@ -248,6 +249,7 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
         "plan: 1,200 steps (5 minutes)",
         f"step 20 of 1,200, {state}, about 9 min 50 s left",
         "held-out at step 30: MLM 5.900 (12.5 % right), NSP 0.600 (75.0 % right), perplexity 365.0",
+        "held-out at step 30: TAG 0.500, f1 0.7500",
         "resumed at step 30",
         "2 threads",
         f"step 30 of 1,200, {state}, about 9 min 45 s left",

@@ -54,6 +54,7 @@ def test_a_tuned_model_is_measured_and_shows_its_worst_answers(tuned: Path) -> N
     answer = unmask("evaluate", tuned / "run" / "model", test, "--errors", tuned / "worst.jsonl")
     assert answer.code == 0, answer.err
     assert "accuracy" in answer.out and "0.5" in answer.out
+    assert "| tokens | records | accuracy | mean cost |" in answer.out and "| 不好    |       2 |" in answer.out
     (worst,) = answers((tuned / "worst.jsonl").read_text(encoding="utf-8"))
     assert worst["record"]["text"] == "the good one" and worst["said"]["label"] == "is good" and worst["cost"] > 0
 

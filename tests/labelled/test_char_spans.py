@@ -31,17 +31,19 @@ def test_words_hold_every_character_that_is_not_space_once_and_in_order(text):
 
 
 def test_a_span_that_cuts_a_word_parts_it():
-    words, spans = lay_over_words(TEXT, [(4, 8, "X"), (10, 12, "PER"), (26, 28, "LOC")], HERE)
+    words, spans, parted = lay_over_words(TEXT, [(4, 8, "X"), (10, 12, "PER"), (26, 28, "LOC")], HERE)
     assert [TEXT[b:e] for b, e in words][2:7] == ["Ada", "-", "Lo", "ve", "lace"]
     assert spans == [(2, 4, "X"), (5, 6, "PER"), (9, 11, "LOC")]
+    assert parted == 1  # Lovelace, twice
 
 
 @given(st.text("ab .京\u0301👩", min_size=1, max_size=20), st.data())
 def test_the_words_of_a_span_are_the_text_of_the_span(text, data):
     edges = sorted(data.draw(st.sets(st.integers(0, len(text)), max_size=6)))
     spans = [(b, e, "T") for b, e in zip(edges[::2], edges[1::2], strict=False) if text[b:e].strip()]
-    words, counted = lay_over_words(text, spans, HERE)
+    words, counted, parted = lay_over_words(text, spans, HERE)
     assert len(counted) == len(spans)
+    assert (parted > 0) == (words != text_words(text))
     for (begin, end, _), (first, last, _) in zip(spans, counted, strict=True):
         assert "".join(text[b:e] for b, e in words[first:last]) == "".join(text[begin:end].split())
 

@@ -168,7 +168,8 @@ def test_a_missing_file_says_what_is_near(tmp_path):
     assert "did you mean" in refused(lambda: read_table(str(tmp_path / "train.json")))
     assert "no such file" in refused(lambda: read_table(str(tmp_path / "train.json")))
     assert "name one file" in refused(lambda: read_table(str(tmp_path / "*.jsonl")))
-    assert "no state.json" in refused(lambda: read_table(str(tmp_path)))
+    (tmp_path / "empty").mkdir()
+    assert "no state.json" in refused(lambda: read_table(str(tmp_path / "empty")))
 
 
 def test_quotes_that_another_tool_doubled_in_a_tsv_are_a_counted_warning(tmp_path):

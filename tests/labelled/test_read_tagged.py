@@ -217,6 +217,18 @@ def test_overlapping_and_missing_spans_name_the_record(tmp_path):
         assert "line 2, record 2" in refused(lambda data=data: reading(tmp_path, "a.jsonl", data))
 
 
+def test_a_span_that_cuts_a_word_is_counted_since_a_text_without_spans_is_read_in_whole_words(tmp_path):
+    data = lines(
+        {"text": "Paris-based Adaish one", "spans": [[0, 5, "LOC"], [12, 15, "PER"]]}, {"text": "a", "spans": []}
+    )
+    read = reading(tmp_path, "a.jsonl", data)
+    assert read.examples[0].words == ("Paris", "-", "based", "Ada", "ish", "one")
+    (warning,) = read.warnings
+    assert "begins or ends in" in warning and ": 1 (first:" in warning and "line 1, record 1" in warning
+    asked = reading(tmp_path, "a.jsonl", data, asked=True)
+    assert asked.examples[0].words == ("Paris", "-", "based", "Adaish", "one") and not asked.warnings
+
+
 def test_asked_words_and_texts_need_no_tags(tmp_path):
     (example,) = reading(tmp_path, "a.conll", "Ada\n#1\nRome\n", asked=True).examples
     assert example.words == ("Ada", "#1", "Rome") and example.tags is None

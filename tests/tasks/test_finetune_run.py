@@ -58,7 +58,7 @@ def test_a_toy_task_is_learned_and_the_folder_answers_as_the_run_did(model: Path
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert "`good news`" in card and "pipeline_tag: text-classification" in card and "200 records" in card
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
-    assert "Confusion" in page and "good news" in page
+    assert "Confusion" in page and "good news" in page and "By length" in page
 
 
 def test_a_number_is_learned_too(model: Path, tmp_path: Path) -> None:

@@ -25,8 +25,13 @@ def export(
         str, typer.Option("--format", help="huggingface, or onnx (a graph for other runtimes).")
     ] = "huggingface",
     head: Annotated[
-        str, typer.Option("--head", help="ONNX: none (hidden states), mlm, causal, rtd, nsp, sop or infill.")
-    ] = "none",
+        str,
+        typer.Option(
+            "--head",
+            help="ONNX: none (hidden states), mlm, causal, rtd, nsp, sop, infill, classify, tag or answer; "
+            "auto: the task's head of a fine-tuned model, none elsewhere.",
+        ),
+    ] = "auto",
     int8: Annotated[bool, typer.Option("--int8", help="ONNX: in 8 bits, if texts keep their vectors.")] = False,
     texts: Annotated[
         Path | None,
@@ -38,6 +43,8 @@ def export(
     Example: unmask export runs/first --checkpoint best --out best-model
 
     Example: unmask export best-model --format onnx --int8 --out best-model-onnx
+
+    Example: unmask export runs/finetune/model --format onnx --out classifier-onnx
     """
     from unmask import road
     from unmask.cli.console import Console
@@ -67,8 +74,8 @@ def _export_onnx(
 
     lines = SENTENCES if texts is None else _lines(texts)
     with tempfile.TemporaryDirectory(prefix="unmask-export-") as scratch:
-        model = source
-        if not any((source / name).exists() for name in ("config.json", "modules.json")):
+        model = _model_of(source)
+        if model is None:
             model = Path(scratch) / "model"
             road.export(source, model, checkpoint)
         report = export_onnx(model, out, head=head, int8=int8, texts=lines, progress=console)
@@ -76,7 +83,24 @@ def _export_onnx(
     if report.cosine is not None:
         rows.append([f"int8, least cosine over {len(lines):,} texts", f"{report.cosine:.4f}"])
         rows.append(["matrix products left in fp32", report.spared])
+    if report.head != "none":
+        rows.append(["logits of the head", report.head])
     console.table(f"{', '.join(report.files)} in {out}", rows)
+    for note in report.notes:
+        console.say(f"Note: {note}.")
+
+
+def _model_of(source: Path) -> Path | None:
+    """The model folder that `source` is, or the one a fine-tuning run wrote in it; None: a checkpoint must become one."""
+    from unmask.train.journal import read_run
+
+    if any((source / name).exists() for name in ("config.json", "modules.json")):
+        return source
+    try:
+        run = read_run(source).get("run")
+    except (OSError, ValueError, AttributeError):
+        return None  # road.export says what is wrong with the run
+    return source / "model" if isinstance(run, dict) and "task" in run else None
 
 
 def _lines(path: Path) -> list[str]:

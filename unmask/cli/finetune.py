@@ -15,6 +15,7 @@ from unmask.cli.options import Set, command
 if TYPE_CHECKING:
     from unmask.cli.console import Console
     from unmask.config import FineTuning
+    from unmask.train.journal import View
 
 TASKS = {
     "classify": "a text or a pair to a label, or several (--set task.multi_label=true)",
@@ -39,6 +40,15 @@ def finetune(
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the run.")] = Path("runs/finetune"),
     epochs: Annotated[float | None, typer.Option("--epochs", help="Passes over the data.", show_default="3")] = None,
     seeds: Annotated[int, typer.Option("--seeds", min=1, max=100, help="So many runs, for mean and deviation.")] = 1,
+    search: Annotated[
+        int, typer.Option("--search", min=0, help="So many trials with other learning rates, epochs, batches; 0: none.")
+    ] = 0,
+    search_minutes: Annotated[
+        float, typer.Option("--search-minutes", min=0, help="As many trials as fit; 0: no end.")
+    ] = 0.0,
+    per_label: Annotated[
+        int, typer.Option("--per-label", min=0, help="Learn from so many records of each label; 0: from all.")
+    ] = 0,
     map_: Annotated[
         list[str] | None,
         typer.Option(
@@ -57,14 +67,30 @@ def finetune(
     columns = columns_of(map_ or [])
     with Console() as console:
         if resume:
-            _refuse_changes(bool(task or model or train or dev or columns or set_ or seeds > 1) or epochs is not None)
+            given = (task, model, train, dev, columns, set_, seeds > 1, search, search_minutes, per_label)
+            _refuse_changes(any(given) or epochs is not None)
             _resume(console, out)
             return
-        run = _settings(task, {"model": model, "train": train, "dev": dev, "epochs": epochs}, set_ or [])
-        if seeds == 1:
+        named = {"model": model, "train": train, "dev": dev, "epochs": epochs, "per_label": per_label}
+        run = _settings(task, named, set_ or [])
+        if search or search_minutes:
+            _search(console, run, out, columns, search, search_minutes, seeds)
+        elif seeds == 1:
             _finish(console, out, _one(console, run, out, columns))
         else:
             _several(console, run, out, columns, seeds)
+
+
+def _search(
+    console: Console, run: FineTuning, out: Path, columns: dict[str, str], trials: int, minutes: float, seeds: int
+) -> None:
+    from unmask.cli.search import search
+    from unmask.errors import UnmaskError
+
+    if seeds > 1:
+        do = "search first, then give the best trial's settings and --seeds"
+        raise UnmaskError("a search tries every setting with one seed", where="--seeds", do=do)
+    search(console, run, out, columns, trials, minutes)
 
 
 def _refuse_changes(changed: bool) -> None:
@@ -106,21 +132,31 @@ def _settings(task: str, given: Mapping[str, Any], changes: list[str]) -> FineTu
     return settings.override(FineTuning, run, changes)
 
 
-def _one(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
+def _one(
+    console: Console, run: FineTuning, out: Path, columns: dict[str, str], watch: View | None = None
+) -> Mapping[str, float]:
     from unmask.errors import UnmaskError
     from unmask.train.journal import read_run
 
     if read_run(out):
         raise UnmaskError("there is a run in this folder", where=str(out), do="give another --out, or --resume")
-    return _train(console, run, out, columns)
+    return _train(console, run, out, columns, watch)
 
 
-def _train(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
-    """Begins a run or goes on with it; leaves where it was stopped."""
+def _train(
+    console: Console, run: FineTuning, out: Path, columns: dict[str, str], watch: View | None = None
+) -> Mapping[str, float]:
+    """Begins a run or goes on with it; leaves where it was stopped. `watch` gets every record and may raise."""
     from unmask.tasks.run import finetune as train
 
     with console.training(str(out)) as view:
-        tuned = train(run, out, columns=columns, view=view.record, progress=console)
+
+        def see(record: dict[str, Any]) -> None:
+            view.record(record)
+            if watch is not None:
+                watch(record)
+
+        tuned = train(run, out, columns=columns, view=see, progress=console)
     if not tuned.outcome.finished:
         console.say(f"Stopped and saved. Go on with: {command('finetune', '--resume', '--out', out)}")
         raise typer.Exit(tuned.outcome.exit_code)
@@ -145,7 +181,7 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
     from dataclasses import replace
 
     runs = [(replace(run, seed=run.seed + number), out / f"seed{run.seed + number}") for number in range(seeds)]
-    found = [_again(console, each, folder, columns) for each, folder in runs]
+    found = [again(console, each, folder, columns) for each, folder in runs]
     names = [name for name in found[0] if all(math.isfinite(metrics.get(name, math.nan)) for metrics in found)]
     scores = {name: [metrics[name] for metrics in found] for name in names}
     rows: list[list[object]] = [
@@ -155,18 +191,20 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
     console.say(f"\nModels: {out}/seed*/model")
 
 
-def _again(console: Console, run: FineTuning, out: Path, columns: dict[str, str]) -> Mapping[str, float]:
+def again(
+    console: Console, run: FineTuning, out: Path, columns: dict[str, str], watch: View | None = None
+) -> Mapping[str, float]:
     """One of several runs; those that were there before a stop are taken as they are, or go on."""
     from unmask import settings
     from unmask.train.journal import read_run
 
     data = read_run(out)
     if data.get("run") != settings.plain(run):
-        return _one(console, run, out, columns)
+        return _one(console, run, out, columns, watch)
     if data["result"]["status"] == "finished":
         found: dict[str, float] = data["result"]["metrics"]
         return found
-    return _train(console, run, out, columns)
+    return _train(console, run, out, columns, watch)
 
 
 def _finish(console: Console, out: Path, metrics: Mapping[str, float]) -> None:

@@ -9,7 +9,7 @@ import traceback
 
 import typer
 
-from unmask.cli import corpus, demo, doctor, embed, explain, export, fill, finetune, predict, pretrain, tokenizer
+from unmask.cli import corpus, demo, doctor, embed, explain, export, fill, finetune, mine, predict, pretrain, tokenizer
 from unmask.errors import UnmaskError
 
 app = typer.Typer(
@@ -30,6 +30,7 @@ app.command("pretrain")(pretrain.pretrain)
 app.command("finetune")(finetune.finetune)
 app.command("evaluate")(predict.evaluate)
 app.command("predict")(predict.predict)
+app.command("mine")(mine.mine)
 app.command("fill")(fill.fill)
 app.command("embed")(embed.embed)
 app.command("explain")(explain.explain)

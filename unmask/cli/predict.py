@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from unmask.tasks.job import Evaluation, Features
     from unmask.tasks.saved import TaskModel
 
+_MOST_LABELS = 50  # of a table: a terminal is no place for thousands
+
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned model folder: ours or Hugging Face's.")]
 Map = Annotated[
     list[str] | None,
@@ -29,7 +31,10 @@ MaxLength = Annotated[
 def predict(
     folder: Model,
     source: Annotated[
-        str, typer.Argument(metavar="FILE", help="Records to answer, as for training, labels not needed.")
+        str,
+        typer.Argument(
+            metavar="FILE", help="Records to answer, labels not needed; - for JSON lines on standard input."
+        ),
     ],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="A .jsonl file; replaced if there.", show_default="to the screen")
@@ -44,7 +49,7 @@ def predict(
     from unmask.cli.console import Console
     from unmask.files import write_file
 
-    _require_other(out, source)
+    require_other(out, source)
     with Console() as console:
         model, features = _prepare(folder, source, map_, max_length, console, asked=True)
         found = model.answer(features, progress=console)
@@ -62,7 +67,10 @@ def evaluate(
     folder: Model,
     source: Annotated[str, typer.Argument(metavar="FILE", help="Labelled records.")],
     errors: Annotated[
-        Path | None, typer.Option("--errors", help="Write the worst answers here (.jsonl).", show_default=False)
+        Path | None,
+        typer.Option(
+            "--errors", help="Write the worst answers here (.jsonl); tables say where errors are.", show_default=False
+        ),
     ] = None,
     worst: Annotated[
         int, typer.Option("--worst", min=1, help="How many of them at most; right answers are left out.")
@@ -84,7 +92,7 @@ def evaluate(
     from unmask.errors import UnmaskError
     from unmask.files import write_file
 
-    _require_other(errors, source)
+    require_other(errors, source)
     with Console() as console:
         if any(Path(source).glob("corpus.jsonl*")):
             _search(console, folder, source, split, rerank)
@@ -96,11 +104,32 @@ def evaluate(
         rows: list[list[object]] = [[name, round(value, 4)] for name, value in found.metrics.items()]
         console.table(f"{len(features.examples):,} records of {source}", rows)
         if errors is not None:
+            _break_down(console, model, features, found)
             write_file(errors, _errors(found, features, worst))
             console.say(f"\nThe worst answers: {errors}")
 
 
-def _require_other(out: Path | None, source: str) -> None:
+def _break_down(console: Console, model: TaskModel, features: Features, found: Evaluation) -> None:
+    """Two tables that say where the errors are: by the length of the records, and label by label."""
+    from unmask.tasks.breakdown import by_label, by_length
+
+    lengths = by_length(model.job.task, features, found)
+    rows = [[row["tokens"], row["records"], _figure(row["score"]), _figure(row["cost"])] for row in lengths]
+    console.table("By length", rows, ["tokens", "records", next(iter(found.metrics), ""), "mean cost"])
+    labels = by_label(model.job.task, found)
+    if labels:
+        names = ("label", "support", "precision", "recall", "f1")
+        rows = [[_figure(row[name]) for name in names] for row in labels[:_MOST_LABELS]]
+        left = len(labels) - len(rows)
+        console.table(f"By label{f', without the {left:,} rarest' if left else ''}", rows, names)
+
+
+def _figure(value: object) -> object:
+    """As a table shows it; what is undefined is no number."""
+    return round(value, 4) if isinstance(value, float) else "–" if value is None else value
+
+
+def require_other(out: Path | None, source: str) -> None:
     """UnmaskError for a file to write that is the one to read, or is not what will be in it."""
     from unmask.errors import UnmaskError
 

@@ -207,7 +207,8 @@ def _waiting(share: float) -> str:
 
 
 def _evaluated(record: Mapping[str, Any]) -> str:
-    """One line on an evaluation: each loss with the share of right answers where there is one, and the perplexity."""
+    """One line on an evaluation: each loss with the share of right answers where there is one, the perplexity, and the metric
+    that a fine-tuning run is judged by."""
     accuracy, words = record.get("accuracy") or {}, []
     for name, value in (record.get("losses") or {"loss": record.get("loss")}).items():
         if (loss := number(value)) is not None:
@@ -215,4 +216,6 @@ def _evaluated(record: Mapping[str, Any]) -> str:
             words.append(f"{loss_name(name)} {loss:.3f}" + (f" ({percent(right)} right)" if right is not None else ""))
     if (perplexity := number(record.get("perplexity"))) is not None:
         words.append(f"perplexity {compact(perplexity) if perplexity >= 1e5 else figure(perplexity)}")
+    for name, value in list((record.get("metrics") or {}).items())[:1]:
+        words.append(f"{name} {value:.4f}")
     return f"held-out at step {count(record['step'])}: " + ", ".join(words)

@@ -136,8 +136,11 @@ class FineTuning:
     """A whole fine-tuning run: which model, which data, which task.
 
     A step is of `examples` records, `accumulate` times over. `layer_decay` multiplies the learning rate by itself for each
-    layer below the top (1: none); `frozen_layers` from below, the embeddings with the first, do not move. `dropout` below
-    0 is the model's own. `patience` evaluations without a better score end the run (0: never).
+    layer below the top (1: none); `frozen_layers` from below, the embeddings with the first, do not move. With a `lora_rank`
+    the encoder does not move at all: the head learns, and beside each matrix of the layers that are not frozen a product of
+    this rank, which counts `lora_alpha` / `lora_rank` times (LoRA, Hu et al. 2021; 0: none). `dropout` below 0 is the model's
+    own. `patience` evaluations without a better score end the run (0: never). `per_label` records of each label are drawn by
+    the seed to learn from (0: all records).
     """
 
     model: str = ""
@@ -152,21 +155,28 @@ class FineTuning:
     schedule: Schedule = field(default_factory=lambda: Linear(warmup=0.1))
     layer_decay: float = 1.0
     frozen_layers: int = 0
+    lora_rank: int = 0
+    lora_alpha: float = 16.0
     dropout: float = -1.0
     patience: int = 0
+    per_label: int = 0
     seed: int = 0
     keeping: Keeping = field(default_factory=lambda: Keeping(evaluations=3, keep_last=1))
     machine: Machine = field(default_factory=lambda: Machine(workers=0))
 
     def __post_init__(self) -> None:
-        positive(self, "max_length", "examples", "accumulate", "epochs", "layer_decay")
+        positive(self, "max_length", "examples", "accumulate", "epochs", "layer_decay", "lora_alpha")
         share(self, "layer_decay")
         if self.epochs > 100_000:
             raise ValueError(f"epochs must not be above 100,000, not {self.epochs:g}")
         if self.layer_decay < 1 and isinstance(self.optimizer, Muon):
             raise ValueError("layer_decay needs AdamW or StableAdamW: Muon has one learning rate for its matrices")
+        if self.lora_rank and isinstance(self.optimizer, Muon):
+            raise ValueError("lora_rank needs AdamW or StableAdamW: Muon is made for whole matrices")
         if self.dropout >= 1:
             raise ValueError("dropout must be below 1, which leaves nothing to learn from")
-        for name in ("frozen_layers", "patience"):
+        if self.per_label and not isinstance(self.task, Classification):
+            raise ValueError(f"per_label needs records with a label or several: {self.task.kind} has none to draw by")
+        for name in ("frozen_layers", "lora_rank", "patience", "per_label"):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be below 0")

@@ -41,7 +41,7 @@ class OnnxBackend:
                 if strange
                 else f"the graph gives no {HIDDEN}, but {', '.join(outputs)}",
                 where=str(where),
-                do="choose a graph that turns ids into hidden states: `unmask export MODEL --format onnx` writes one",
+                do="choose a graph that turns ids into hidden states: `unmask export MODEL --format onnx --head none` writes one",
             )
 
     @classmethod

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from unmask.errors import UnmaskError
-from unmask.labelled.columns import spoken, text_in
+from unmask.labelled.columns import find_column, no_column, spoken, text_in, text_value
 from unmask.labelled.records import Collection, Place, RankedExample, Read
 from unmask.labelled.rows import Doubts, Row, Strict, Table, form_of, read_table, text_lines, text_of_file
 from unmask.text.documents import DamagedInputError
 
 TABLES = (".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet")
+TEXTS = ("text", "document", "passage", "contents", "content", "body")
 JUDGEMENTS = (".tsv", ".txt", ".trec", ".qrels", ".tsv.gz", ".txt.gz", ".tsv.zst")
 
 
@@ -46,6 +47,27 @@ def read_collection(folder: str, split: str) -> Collection:
     said = f"{source}: {pairs:,} judgements of {len(queries):,} queries over {len(documents):,} documents"
     warnings = (*corpus.warnings, *asked.warnings, *doubts.warnings)
     return Collection(documents, queries, relevant, titles, source, (said,), warnings)
+
+
+def read_documents(source: str) -> Collection:
+    """Documents alone, without queries: those of a BEIR folder, or the records of a file, which are numbered from 1.
+
+    A file has a column `text` (or document, passage, contents, content, body) and may have a `title`; .txt: a line each.
+    """
+    doubts = Doubts()
+    if any((Path(source) / f"corpus{ending}").is_file() for ending in TABLES):
+        table = read_table(_file(source, "corpus", TABLES))
+        documents, titles = _documents(table, doubts)
+        return Collection(documents, {}, {}, titles, source, table.understood, (*table.warnings, *doubts.warnings))
+    table = read_table(source)
+    column = find_column(table, "text", TEXTS, {})
+    if column is None:
+        raise no_column(table, "none of the columns is known to hold the text", "text")
+    documents = {}
+    for row in table.rows:
+        title = text_in(row.values.get("title") or "", "title", row)
+        documents[str(row.place.record)] = f"{title} {text_value(row, column)}".strip()
+    return Collection(documents, {}, {}, {}, source, table.understood, table.warnings)
 
 
 def ranked_from_collection(collection: Collection) -> Read[RankedExample]:

@@ -1,7 +1,8 @@
 """Rows of a file of records, whatever its format: names and values, each row with its place.
 
-JSON Lines, a JSON list, CSV and TSV with a header row, lines of text (each also .gz or .zst), Parquet, and folders that the
-`datasets` library saved. Cells of CSV and TSV are strings, whatever they spell: "NA", "null" and "nan" are words.
+JSON Lines, a JSON list, CSV and TSV with a header row, lines of text (each also .gz or .zst), Parquet, folders that the
+`datasets` library saved or that hold a file or more for each split, and "-", JSON Lines on standard input. Cells of CSV and
+TSV are strings, whatever they spell: "NA", "null" and "nan" are words.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +18,7 @@ from typing import Any, Literal, NamedTuple, NoReturn
 
 from unmask.errors import UnmaskError
 from unmask.labelled.records import Place
+from unmask.labelled.splits import split_files
 from unmask.text import formats
 from unmask.text.documents import DamagedInputError, Reading, ReadOptions, ReadReport
 from unmask.text.sources import find_sources
@@ -41,6 +44,7 @@ SPOKEN: dict[Form, str] = {
     "folder": "a saved data set",
 }
 LONGEST_LINE = 2**30
+STDIN = "-"
 
 
 class Row(NamedTuple):
@@ -91,6 +95,8 @@ class Doubts:
 
 def read_table(source: str) -> Table:
     """All rows of a file or folder. UnmaskError names the place of what cannot be read, and says when there is none."""
+    if files := [] if source == STDIN else split_files(source):
+        return _joined(source, [read_table(file) for file in files])
     form, compression = form_of(source)
     reading, doubts, names = Strict(), Doubts(), dict[str, tuple[str, ...]]()
     try:
@@ -109,8 +115,25 @@ def read_table(source: str) -> Table:
     return Table(source, columns, rows, names, tuple(understood), doubts.warnings)
 
 
+def _joined(source: str, tables: list[Table]) -> Table:
+    """The files of a split as one, its records counted through."""
+    first = tables[0]
+    if other := next((table for table in tables if table.names != first.names), None):
+        what = f"the files name the numbers of labels differently than {first.name}"
+        raise UnmaskError(what, where=other.name, do="use files of one version of the data set")
+    rows = [row for table in tables for row in table.rows]
+    rows = [Row(Place(source, 0, record), row.values) for record, row in enumerate(rows, 1)]
+    columns = tuple(dict.fromkeys(name for table in tables for name in table.columns))
+    understood = tuple(line for table in tables for line in table.understood)
+    return Table(source, columns, rows, first.names, understood, tuple(w for table in tables for w in table.warnings))
+
+
 def form_of(source: str) -> tuple[Form, Compression]:
     """Format and compression by the name; UnmaskError where there is no such file."""
+    if source == STDIN:
+        return "jsonl", ""
+    if split_files(source):
+        return "folder", ""
     if not os.path.exists(source):
         find_sources([source], Strict())  # its error says what is near
         raise UnmaskError("this is not the name of a file", where=source, do="name one file")
@@ -123,6 +146,8 @@ def form_of(source: str) -> tuple[Form, Compression]:
 
 def text_of_file(source: str, compression: Compression, reading: Reading) -> Iterator[bytes]:
     """Its decompressed bytes without a byte order mark, with LF line ends."""
+    if source == STDIN:
+        return plain_text(iter(lambda: sys.stdin.buffer.read(1 << 20), b""), reading)
     return plain_text(file_chunks(Path(source), compression, reading), reading)
 
 
@@ -252,7 +277,7 @@ def _saved_batches(folder: Path) -> Iterator[Any]:
             do = f"name one, e.g. {folder / splits[0] if splits else folder}"
             raise UnmaskError(f"the folder holds several splits: {', '.join(splits)}", where=str(folder), do=do)
         if not (folder / "state.json").exists():
-            do = "name a file; folders are read where save_to_disk of the `datasets` library wrote them"
+            do = "name a file; folders are read that save_to_disk of the `datasets` library wrote, or with train.jsonl, …"
             raise UnmaskError("the folder is not a saved data set: it has no state.json", where=str(folder), do=do)
         for file in json.loads((folder / "state.json").read_bytes())["_data_files"]:
             with pa.memory_map(str(folder / file["filename"])) as mapped:

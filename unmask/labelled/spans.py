@@ -18,13 +18,16 @@ TYPES = ("label", "type", "entity", "entity_group", "tag")
 SURFACES = ("text", "word", "surface")
 
 
-def lay_over_words(text: str, spans: Sequence[Span], place: Place) -> tuple[list[tuple[int, int]], list[Span]]:
-    """The words of a text and the spans counted in words. Where a span begins or ends inside a word, it parts the word."""
+def lay_over_words(text: str, spans: Sequence[Span], place: Place) -> tuple[list[tuple[int, int]], list[Span], int]:
+    """The words of a text, the spans counted in words, and how many words were parted: a span that begins or ends inside a
+    word parts it."""
     cuts = sorted({at for begin, end, _ in spans for at in (begin, end)})
     words: list[tuple[int, int]] = []
+    parted = 0
     for begin, end in text_words(text):
         edges = [begin, *(at for at in cuts if begin < at < end), end]
         words += zip(edges[:-1], edges[1:], strict=True)
+        parted += len(edges) > 2
     begins, ends = [begin for begin, _ in words], [end for _, end in words]
     counted = []
     for begin, end, label in spans:
@@ -33,7 +36,7 @@ def lay_over_words(text: str, spans: Sequence[Span], place: Place) -> tuple[list
             what = f"the span [{begin}, {end}, {label!r}] holds no word but {text[begin:end]!r}"
             raise UnmaskError(what, where=str(place), do="remove it or move it to the words it means")
         counted.append((first, last, label))
-    return words, counted
+    return words, counted, parted
 
 
 def read_spans(value: Any, text: str, place: Place) -> list[Span]:

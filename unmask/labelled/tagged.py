@@ -28,6 +28,10 @@ from unmask.labelled.texts import TEXTS
 ROLES = ("words", "tags", "text", "spans")
 WORDS = ("tokens", "words", "token", "word")
 TAGS = ("labels", "tags", "ner_tags", "ner", "bio_tags", "label", "pos_tags", "upos", "pos")
+PARTED = (
+    "words that a span begins or ends in, read as parts here, but as whole words in a text without spans: scores may be"
+    " better than predictions"
+)
 SPANS = ("spans", "entities", "label", "labels", "annotations")
 
 
@@ -115,7 +119,7 @@ def _reader(
     spans = None if asked else find_column(table, "spans", SPANS, columns)
     if spans is None and not asked:
         raise no_column(table, "none of the columns is known to hold the spans of the text", "spans")
-    return (lambda row: _from_text(row, text, spans, scheme)), {"text": text, "list of spans": spans}
+    return (lambda row: _from_text(row, text, spans, scheme, doubts)), {"text": text, "list of spans": spans}
 
 
 def _is_words(value: object) -> bool:
@@ -163,10 +167,12 @@ def _tag(value: object, names: tuple[str, ...], where: str) -> str:
     raise UnmaskError(what, where=where, do=do)
 
 
-def _from_text(row: Row, column: str, span_column: str | None, scheme: Scheme) -> TaggedExample:
+def _from_text(row: Row, column: str, span_column: str | None, scheme: Scheme, doubts: Doubts) -> TaggedExample:
     text = text_value(row, column)
     spans = [] if span_column is None else read_spans(value_of(row, span_column), text, row.place)
-    offsets, counted = lay_over_words(text, spans, row.place)
+    offsets, counted, parted = lay_over_words(text, spans, row.place)
+    for _ in range(parted):
+        doubts.add(PARTED, row.place)
     words = tuple(text[begin:end] for begin, end in offsets)
     tags = None if span_column is None else spans_to_tags(counted, len(words), scheme)
     return TaggedExample(words, tags, row.place, text, tuple(offsets))

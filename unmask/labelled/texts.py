@@ -13,6 +13,7 @@ from unmask.labelled.rows import Doubts, Row, Table, read_table
 
 Kind = Literal["label", "labels", "number"]
 Value = str | tuple[str, ...] | float
+LARGEST = 1e15  # of a number to be learned
 ROLES = ("text", "pair", "label")
 PAIRS = (
     ("text_a", "text_b"),
@@ -166,11 +167,15 @@ def one_label(value: object, column: str, row: Row, names: tuple[str, ...] = ())
 
 
 def _finite(row: Row, column: str) -> float:
+    """A number whose square, summed over a large batch, is still finite in fp32."""
     value = value_of(row, column)
     number = _number(value)
     if number is None:
         shown = repr(value) if isinstance(value, str) else spoken(value)
         raise UnmaskError(f"{column!r} is {shown}, not a finite number", where=str(row.place), do="write it as 3.8")
+    if abs(number) > LARGEST:
+        what = f"{column!r} is {number:.3g}, and numbers beyond {LARGEST:.0e} can't be learned"
+        raise UnmaskError(what, where=str(row.place), do="divide all numbers, or learn their logarithms")
     return number
 
 

@@ -6,8 +6,8 @@ Legend: N sequences, Q queries, C documents, P pairs, D numbers of a vector.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from unmask.text.duplicates import fingerprint
 from unmask.text.sequences import Labels, Sequences
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
+LARGEST = 1e15  # of a teacher's scores, whose differences fp32 must hold
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,13 +166,21 @@ def collection_of(examples: Sequence[RankedExample]) -> Collection:
     )
 
 
+def with_documents(collection: Collection, documents: Iterable[str]) -> Collection:
+    """The collection with more documents: those that it does not have yet, each different text once, and no empty one."""
+    there = set(map(number, collection.documents.values()))
+    more = {key: text for text in documents if text and (key := number(text)) not in there}
+    named = {f"more {at}": text for at, text in enumerate(more.values())}
+    return replace(collection, documents=named | collection.documents)
+
+
 def mine(
     collection: Collection, embed: Embed, mining: Mining = Mining(), *, progress: Progress = quiet
 ) -> list[RankedExample]:
     """Training records of a collection, one for each query with answers, with hard negatives that the vectors find.
 
-    Never taken: a document known to answer the query, by its id or by its text, which other documents may have too; the
-    query's own text; a text twice.
+    Never taken: a document known to answer the query, or one of equal words, by its id or by its text, which other
+    documents may have too; the query's own text; a text twice.
     """
     asked = [id for id in collection.queries if _answers(collection, id)]
     texts = list(collection.documents.values())
@@ -179,11 +188,15 @@ def mine(
     documents_CD = embed(texts, "document")
     hits = retrieval.search(queries_QD, documents_CD, mining.depth, progress=progress)
     place = {id: at for at, id in enumerate(collection.documents)}
+    answering = defaultdict[int, set[int]](set)
+    for id in asked:
+        answering[number(collection.queries[id])] |= {number(texts[place[name]]) for name in _answers(collection, id)}
     records = []
     for row, id in enumerate(asked):
         positives = [place[name] for name in _answers(collection, id)]
         lowest = float((documents_CD[positives] @ queries_QD[row]).min())
-        known = {number(texts[at]) for at in positives} | {number(collection.queries[id])}
+        query = number(collection.queries[id])
+        known = answering[query] | {query}
         negatives = _hardest(hits[row], texts, known, lowest - mining.margin, mining)
         answers_ = tuple(texts[at] for at in positives)
         records.append(RankedExample(collection.queries[id], answers_, negatives, Place("mined", 0, row + 1)))
@@ -230,6 +243,11 @@ def _require_scores(examples: Sequence[RankedExample]) -> None:
             "some records have a teacher's scores and some have none",
             where=str(odd.place),
             do="give all records scores, or none",
+        )
+    far = next((e for e in examples if any(abs(score) > LARGEST for score in e.scores or ())), None)
+    if far is not None:
+        raise UnmaskError(
+            f"a teacher's score is beyond {LARGEST:.0e}", where=str(far.place), do="divide the scores of all records"
         )
 
 

@@ -51,5 +51,6 @@ def _(prediction: Answered, example: QuestionExample) -> float:
 
 @cost.register
 def _(prediction: RankedTexts, example: RankedExample) -> float:
-    """How many wrong texts stand before the first right one."""
-    return float(min(at for at, place in enumerate(prediction.places) if place < len(example.positives)))
+    """How many wrong texts stand before the first right one; none where no text is right."""
+    right = (at for at, place in enumerate(prediction.places) if place < len(example.positives))
+    return float(min(right, default=0))

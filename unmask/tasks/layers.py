@@ -1,12 +1,15 @@
-"""Layers from the bottom up: which stay as they are, and how fast each may move."""
+"""Layers from the bottom up: which stay as they are, which get adapters, and how fast each may move."""
 
 from __future__ import annotations
 
 import re
 
+import torch
+
 from unmask.config import EncoderConfig
 from unmask.errors import UnmaskError
 from unmask.nn.encoder import Encoder
+from unmask.nn.lora import adapt
 
 _BLOCK = re.compile(r"^blocks\.(\d+)\.")
 
@@ -41,3 +44,17 @@ def freeze(encoder: Encoder, layers: int) -> None:
         block = _BLOCK.match(name)
         if not name.startswith("norm.") and (block is None or int(block[1]) < layers):
             parameter.requires_grad_(False)
+
+
+def add_adapters(encoder: Encoder, rank: int, alpha: float, frozen_layers: int, generator: torch.Generator) -> None:
+    """Only adapters of this rank learn, in the layers that are not frozen; none where the rank is 0."""
+    if not rank:
+        return
+    if frozen_layers == encoder.config.num_blocks:
+        raise UnmaskError("frozen_layers leaves no layer for adapters", do="freeze fewer layers, or set lora_rank=0")
+    if rank > encoder.config.hidden_size:
+        raise UnmaskError(
+            f"lora_rank is {rank}, but the model's matrices have a rank of {encoder.config.hidden_size} at most",
+            do="choose a small rank: 8 is usual",
+        )
+    adapt(encoder, rank, alpha, above=frozen_layers, generator=generator)

@@ -47,14 +47,18 @@ from unmask.measure.heldout import evaluate
 from unmask.nn.cost import TRAINING, count_parameters, encoder_flops
 from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
+from unmask.nn.lora import merge
 from unmask.objectives.base import Joint, Objective
 from unmask.objectives.contrast import MODES
 from unmask.progress import Progress, quiet
+from unmask.tasks.breakdown import by_length
 from unmask.tasks.card import task_card
 from unmask.tasks.contrast import layout_of
+from unmask.tasks.dropout import as_they_came, learning
+from unmask.tasks.few import few
 from unmask.tasks.job import Evaluation, Features, Job
 from unmask.tasks.jobs import job_of
-from unmask.tasks.layers import freeze, layer_scales
+from unmask.tasks.layers import add_adapters, freeze, layer_scales
 from unmask.tasks.outputs import TOKENS
 from unmask.text.aligned import AlignedEncoder
 from unmask.train.checkpoint import Checkpoint, Checkpoints
@@ -100,12 +104,19 @@ class _Net:
     loaded: LoadedModel
     lowercase: bool
     frozen_layers: int
+    adapted: bool
 
     def training_flops(self, batch: PackedBatch) -> float:
         reading = None if batch.read is None else len(batch.read)
         own = encoder_flops(self.config, batch.layout.lengths, reading=reading)
         moving = 1 - self.frozen_layers / self.config.num_blocks
-        return own * (1 + (TRAINING - 1) * moving) + TRAINING * self.objective.flops(self.config, batch)
+        backward = 1 if self.adapted else TRAINING - 1  # matrices that don't move have no gradient of their own
+        return own * (1 + backward * moving) + TRAINING * self.objective.flops(self.config, batch)
+
+    def parameters(self, *, trained: bool = False) -> int:
+        """Numbers in the network as it trains, adapters too; or those of them that move."""
+        moving = {p for part in (self.encoder, self.objective) for p in part.parameters() if p.requires_grad}
+        return sum(p.numel() for p in moving) if trained else count_parameters(self.encoder, self.objective)
 
 
 def finetune(
@@ -129,7 +140,7 @@ class _Road:
     def __init__(self, run: FineTuning, folder: Path, columns: dict[str, str], view: View, progress: Progress):
         self.run, self.folder, self.columns, self.progress = run, folder, columns, progress
         job = job_of(run.task, columns)
-        self.train = job.read(run.train)
+        self.train = few(job.read(run.train), run.per_label, run.seed)
         self.dev = job.read(run.dev) if run.dev else None
         self.job = job.begin(self.train.examples)
         if self.dev:
@@ -187,6 +198,8 @@ class _Road:
             if read is not None and features is not None:
                 for line in (*read.understood, *read.warnings, *features.notes):
                     self.journal.say(f"{name}: {line}")
+        if (trained := self.net.parameters(trained=True)) < (there := self.net.parameters()):
+            self.journal.say(f"{trained:,} of {there:,} parameters are trained ({trained / there:.2%}).")
         names = getattr(self.job.task, "labels", ())
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
@@ -237,7 +250,8 @@ class _Road:
         )
         loaded = self.net.loaded
         weights = gather(self.net.encoder, self.net.objective, loaded.config)  # with the dropout it came with
-        weights = replace(weights, task=self.job.settings(), model_type=loaded.model_type)
+        shapes = as_they_came(weights.shapes, loaded.head_shape(self.job.task.kind))
+        weights = replace(weights, task=self.job.settings(), model_type=loaded.model_type, shapes=shapes)
         save_weights(
             self.folder / "model",
             weights,
@@ -246,8 +260,7 @@ class _Road:
             card=card,
             beside=partial(finish_folder, self.job.task, self.net),
         )
-        records = {"records": len(evaluation.predictions), "metrics": _defined(evaluation.metrics)}
-        update_run(self.folder, dev={**records, **evaluation.detail} if held_out else {})
+        update_run(self.folder, dev=_found(self.job.task, held_out, evaluation) if held_out else {})
         write_file(self.folder / "eval.json", json.dumps({"dev": _defined(evaluation.metrics)}, indent=1) + "\n")
         return evaluation.metrics
 
@@ -258,6 +271,7 @@ class _Road:
         tensors, _ = self.checkpoints.load(Checkpoint(best, self.checkpoints.folder / f"{best:010d}"))
         self.net.encoder.load_state_dict(tensors["encoder"])
         self.net.objective.load_state_dict(tensors["objective"])
+        merge(self.net.encoder)
 
     def _sizes(self) -> dict[str, int]:
         return {"train": len(self.train.examples), "dev": len(self.dev.examples) if self.dev else 0}
@@ -280,7 +294,7 @@ class _Road:
             versions={name: importlib.metadata.version(name) for name in packages}
             | {"python": platform.python_version()},
             machine=describe(choose_device(self.run.machine)),
-            model={"parameters": count_parameters(self.net.encoder, self.net.objective)},
+            model={"parameters": self.net.parameters(), "trained": self.net.parameters(trained=True)},
             data=self._sizes(),
             columns=self.columns,
             records=_fingerprint(training, self.job),
@@ -290,6 +304,12 @@ class _Road:
     def _end(self, status: str, why: str, metrics: Mapping[str, float] | None = None) -> None:
         update_run(self.folder, result={"status": status, "why": why, "metrics": _defined(metrics or {})})
         write_report(self.folder)
+
+
+def _found(task: Task, held_out: Features, evaluation: Evaluation) -> dict[str, Any]:
+    """What the report shows of the dev set."""
+    metrics, lengths = _defined(evaluation.metrics), by_length(task, held_out, evaluation)
+    return {"records": len(evaluation.predictions), "metrics": metrics, "lengths": lengths, **evaluation.detail}
 
 
 def _defined(metrics: Mapping[str, float]) -> dict[str, float]:
@@ -318,18 +338,17 @@ def _network(run: FineTuning, job: Job) -> _Net:
     loaded = load_model(layout.model_folder)
     if isinstance(job.task, Contrast):
         _require_same_pooling(job.task, layout, run.model)
-    rates = (
-        {} if run.dropout < 0 else dict.fromkeys(("hidden_dropout_prob", "attention_probs_dropout_prob"), run.dropout)
-    )
-    config = replace(loaded.config, **rates)  # type: ignore[arg-type]
+    kind = job.task.kind
+    config, shape = learning(loaded.config, loaded.head_shape(kind), run.dropout, kind)
     encoder = Encoder(config)
     encoder.load_state_dict(loaded.encoder)
-    kind = job.task.kind
-    member = job.objective(config, loaded.head_shape(kind))
+    member = job.objective(config, shape)
     objective = Joint({kind: member})
-    initialise(objective, config, torch.Generator().manual_seed(run.seed))
+    generator = torch.Generator().manual_seed(run.seed)
+    initialise(objective, config, generator)
     _begin_head(member, loaded, job)
     freeze(encoder, run.frozen_layers)
+    add_adapters(encoder, run.lora_rank, run.lora_alpha, run.frozen_layers, generator)
     limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
     texts = AlignedEncoder(fitting_tokenizer(layout.model_folder, config), limit, lowercase=layout.lowercase)
     return _Net(
@@ -340,6 +359,7 @@ def _network(run: FineTuning, job: Job) -> _Net:
         replace(loaded, tokenizer_folder=layout.model_folder),
         layout.lowercase,
         run.frozen_layers,
+        run.lora_rank > 0,
     )
 
 

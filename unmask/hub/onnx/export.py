@@ -18,6 +18,7 @@ from unmask.hub.onnx.graph import build_graphs, require_head, sentences_of
 from unmask.hub.onnx.quantise import quantise
 from unmask.hub.onnx.sentences import SENTENCES
 from unmask.hub.onnx.session import require_onnx
+from unmask.hub.onnx.tasks import task_head_of, task_notes
 from unmask.hub.onnx.trace import write_graph
 from unmask.hub.onnx.verify import Arrays, padded, verify
 from unmask.hub.sentence_layout import MODULES, PROMPTS, read_sentence_layout
@@ -37,13 +38,15 @@ class OnnxReport:
     difference: float  # the worst of fp32, of the largest number of its answer
     cosine: float | None = None  # int8: the least over the texts
     spared: int = 0  # matrix products that int8 left in fp32
+    head: str = "none"  # whose logits are in it
+    notes: tuple[str, ...] = ()  # what a user of the outputs has to know
 
 
 def export_onnx(
     folder: Path,
     out: Path,
     *,
-    head: str = "none",
+    head: str = "auto",
     int8: bool = False,
     texts: Sequence[str] = SENTENCES,
     progress: Progress = quiet,
@@ -51,20 +54,22 @@ def export_onnx(
     """Writes `out` with model.onnx, config.json and the tokenizer; `out` may be an older one, which is then replaced.
 
     `head` adds a head's logits to the hidden states: mlm, causal, rtd, nsp, sop; infill writes encoder_model.onnx and
-    decoder_model.onnx. The files are loaded again and compared with our own answers. `int8` writes the quantised form of
-    the encoder, if the vectors of `texts` stay what they are. When anything fails, `out` is as before. Raises UnmaskError
-    and DamagedError.
+    decoder_model.onnx. Of a task's head (classify, also a cross-encoder's; tag; answer) the outputs are its logits alone, and
+    config.json names the labels. "auto" is the task's head of a fine-tuned folder, "none" elsewhere. The files are loaded
+    again and compared with our own answers. `int8` writes the quantised form of the encoder, if the vectors of `texts` stay
+    what they are. When anything fails, `out` is as before. Raises UnmaskError and DamagedError.
     """
     require_onnx()
     layout = read_sentence_layout(folder)
     loaded = load_model(layout.model_folder)
+    head = task_head_of(loaded) if head == "auto" else head
     require_head(loaded, head, folder)
-    batches = _text_batches(loaded, texts, layout.model_folder) if int8 else []
     if int8 and head != "none":
         raise UnmaskError(
             "int8 is for hidden states: what it does to a head's logits is not checked",
-            do="leave --head or --int8 away",
+            do="leave --int8 away, or give --head none",
         )
+    batches = _text_batches(loaded, texts, layout.model_folder) if int8 else []
     graphs = build_graphs(loaded, head, sentences_of(layout, folder))
     about = {**FORMAT, "precision": "int8" if int8 else "fp32", "head": head}
     steps = 2 * len(graphs) + int8
@@ -75,11 +80,12 @@ def export_onnx(
             write_graph(graph, loaded.config, temporary / graph.file)
             progress(WHAT, 2 * number + 1, steps)
             worst = max(worst, verify(graph, loaded.config, temporary / graph.file))
-        report = OnnxReport(tuple(graph.file for graph in graphs), worst)
+        names = tuple(graph.file for graph in graphs)
+        report = OnnxReport(names, worst, head=head, notes=task_notes(loaded, head))
         if int8:
             progress(WHAT, steps - 1, steps)
             report = _in_int8(temporary, report, batches, progress)
-        _copy_beside(folder, layout.model_folder, temporary, loaded)
+        _copy_beside(folder, layout.model_folder, temporary, loaded, head)
         progress(WHAT, steps, steps)
     return report
 
@@ -94,9 +100,13 @@ def _in_int8(folder: Path, report: OnnxReport, batches: Sequence[Arrays], progre
     return replace(report, cosine=cosine, spared=spared)
 
 
-def _copy_beside(folder: Path, model_folder: Path, target: Path, loaded: LoadedModel) -> None:
+def _copy_beside(folder: Path, model_folder: Path, target: Path, loaded: LoadedModel, head: str) -> None:
     """config.json, the tokenizer, and how a sentence-transformers folder makes its vectors."""
     shutil.copyfile(model_folder / "config.json", target / "config.json")
+    if head in ("classify", "tag") and "id2label" not in loaded.settings:
+        names = {str(at): label for at, label in enumerate(loaded.labels)}
+        numbers = {label: at for at, label in enumerate(loaded.labels)}
+        _write_json(target / "config.json", loaded.settings | {"id2label": names, "label2id": numbers})
     if loaded.tokenizer_folder is not None:
         Tokenizer.load(loaded.tokenizer_folder).save(target)
     if not (folder / MODULES).is_file():

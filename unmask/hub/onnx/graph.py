@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from unmask.batch import Layout, PackedBatch
 from unmask.errors import UnmaskError
 from unmask.hub.files import LoadedModel, build_encoder
+from unmask.hub.onnx.tasks import LOGITS, TASK_HEADS, PaddedTask, build_task_head, dense_batch, task_outputs
 from unmask.hub.restore import fill_head
 from unmask.hub.sentence_layout import MODULES, SentenceLayout
 from unmask.nn.encoder import Encoder
@@ -22,8 +23,8 @@ from unmask.nn.heads import PairHead, ReplacedHead, TokenHead
 from unmask.objectives.infill import InfillHead
 from unmask.objectives.masked import EnhancedMaskDecoder
 
-HIDDEN, LOGITS, SENTENCE = "last_hidden_state", "logits", "sentence_embedding"
-HEADS = ("mlm", "causal", "rtd", "nsp", "sop", "infill")
+HIDDEN, SENTENCE = "last_hidden_state", "sentence_embedding"
+HEADS = ("mlm", "causal", "rtd", "nsp", "sop", "infill", *TASK_HEADS)
 DECODER_INPUTS = ("input_ids", "encoder_hidden_states", "encoder_attention_mask")  # as Optimum names them
 
 
@@ -38,7 +39,8 @@ class Graph:
 
 
 def build_graphs(loaded: LoadedModel, head: str, sentences: SentenceLayout | None) -> list[Graph]:
-    """The graphs of a model: its encoder with the head asked for ("none": hidden states alone); two for an encoder–decoder.
+    """The graphs of a model: its encoder with the head asked for ("none": hidden states alone); two for an encoder–decoder;
+    of a task's head its answers alone.
 
     `sentences` adds a text's vector as a sentence-transformers folder wants it made. Raises UnmaskError for a head that the
     folder does not have.
@@ -52,6 +54,9 @@ def build_graphs(loaded: LoadedModel, head: str, sentences: SentenceLayout | Non
             Graph("encoder_model.onnx", PaddedEncoder(encoder, None, None), inputs, (HIDDEN,)),
             Graph("decoder_model.onnx", PaddedDecoder(encoder, decoder), DECODER_INPUTS, (LOGITS,)),
         ]
+    if head in TASK_HEADS:
+        network = PaddedTask(encoder, build_task_head(loaded, head), head)
+        return [Graph("model.onnx", network, inputs, task_outputs(head))]
     answer = None if head == "none" else _build_head(loaded, head)
     outputs = (HIDDEN, *[LOGITS] * (answer is not None), *[SENTENCE] * (sentences is not None))
     return [Graph("model.onnx", PaddedEncoder(encoder, answer, sentences), inputs, outputs)]
@@ -97,15 +102,6 @@ class PaddedDecoder(nn.Module):
         logits = self.head(self.encoder, encoder_hidden_states.flatten(0, 1), source.with_(decoder=target)).dense()
         out: Tensor = logits.unflatten(0, input_ids.shape)
         return out
-
-
-def dense_batch(input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None) -> PackedBatch:
-    """A padded batch as a packed one in which padding counts as tokens."""
-    layout = Layout.dense(attention_mask)
-    types = None if token_type_ids is None else token_type_ids.flatten()
-    batch = PackedBatch(input_ids.flatten(), layout.starts, types)
-    batch.__dict__["layout"] = layout
-    return batch
 
 
 def sentences_of(layout: SentenceLayout, folder: Path) -> SentenceLayout | None:
@@ -160,7 +156,7 @@ def _fill(head: nn.Module, loaded: LoadedModel, kind: str) -> nn.Module:
 
 
 def require_head(loaded: LoadedModel, head: str, where: Path) -> None:
-    """UnmaskError for a head that the folder lacks, or that no graph is written of: span boundaries, heads of tasks."""
+    """UnmaskError for a head that the folder lacks, or that no graph is written of: span boundaries."""
     there = [kind for kind in HEADS if kind in loaded.heads]
     if head == "none" or head in there:
         return

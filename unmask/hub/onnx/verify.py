@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from unmask.batch import PackedBatch
 from unmask.config import EncoderConfig
 from unmask.errors import UnmaskError
-from unmask.hub.onnx.graph import DECODER_INPUTS, LOGITS, Graph, PaddedDecoder, PaddedEncoder
+from unmask.hub.onnx.graph import DECODER_INPUTS, Graph, PaddedDecoder, PaddedEncoder
 from unmask.hub.onnx.session import open_session
+from unmask.hub.onnx.tasks import LOGITS, PaddedTask
 
 TOLERANCE = 1e-4  # of the largest number of an answer, or of 1: what another order of fp32 sums may change
 LENGTHS = ((1,), (9,), (5, 3, 1), (200, 2, 70, 1))  # beyond ModernBERT's window and most buckets of DeBERTa
@@ -62,7 +63,7 @@ def _case(graph: Graph, batch: PackedBatch, config: EncoderConfig) -> tuple[Arra
     network, layout = graph.network, batch.layout
     given, valid = padded(batch), layout.valid().numpy()
     with torch.no_grad():
-        if isinstance(network, PaddedEncoder):
+        if isinstance(network, PaddedEncoder | PaddedTask):
             answers = network.answers(batch)
             expected = {
                 name: (layout.pad(x).numpy(), valid) if of_tokens else (x.numpy(), np.ones(len(x), bool))

@@ -4,11 +4,12 @@ torch multiplies on a CPU through MKL, which takes a slower path where the proce
 makes its own code for the processor it finds: x·Wᵀ and its gradient for x are 10 to 15 % faster with it, the vocabulary's
 product twice as fast. Only Wᵀ's own gradient is as fast in MKL, and stays there.
 
-Legend: T tokens, I width in, O width out.
+Legend: T tokens, I width in, O width out, R rank.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
@@ -33,8 +34,25 @@ class Linear(nn.Linear):
         return linear(input, self.weight, self.bias)
 
 
-def linear(x_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class LowRank:
+    """The matrix base + scale · up·down, never written out: so no gradient of its own size is, where `base` stays as it is."""
+
+    base_OI: Tensor
+    down_RI: Tensor
+    up_OR: Tensor
+    scale: float
+
+    def __getitem__(self, rows: slice) -> LowRank:
+        return LowRank(self.base_OI[rows], self.down_RI, self.up_OR[rows], self.scale)
+
+
+def linear(x_TI: Tensor, weight_OI: Tensor | LowRank, bias_O: Tensor | None = None) -> Tensor:
     """x·Wᵀ + b, with gradients: torch.nn.functional.linear, which is its specification."""
+    if isinstance(weight_OI, LowRank):
+        low = weight_OI
+        narrow_TR = linear(x_TI, low.down_RI)
+        return torch.addmm(linear(x_TI, low.base_OI, bias_O), narrow_TR, low.up_OR.t(), alpha=low.scale)
     if not _through_onednn(x_TI, weight_OI):
         return F.linear(x_TI, weight_OI, bias_O)
     wanted = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in (x_TI, weight_OI, bias_O))
@@ -42,8 +60,10 @@ def linear(x_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Ten
     return out
 
 
-def activated(x_TI: Tensor, weight_OI: Tensor, bias_O: Tensor | None, name: Activation) -> Tensor:
+def activated(x_TI: Tensor, weight_OI: Tensor | LowRank, bias_O: Tensor | None, name: Activation) -> Tensor:
     """act(x·Wᵀ + b). Where no gradient is wanted, the activation is applied while the product is still in the cache."""
+    if isinstance(weight_OI, LowRank):
+        return activation(name)(linear(x_TI, weight_OI, bias_O))
     if name in _FUSED and not torch.is_grad_enabled() and _through_onednn(x_TI, weight_OI):
         kind, algorithm = _FUSED[name]
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x_TI, _packed(weight_OI), bias_O, kind, [], algorithm)
