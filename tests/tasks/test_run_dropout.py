@@ -22,7 +22,8 @@ from unmask.nn.initial import initialise
 from unmask.tasks.dropout import learning
 from unmask.tasks.job import Job
 from unmask.tasks.jobs import job_of
-from unmask.tasks.run import _network, finetune
+from unmask.tasks.network import build_network
+from unmask.tasks.run import finetune
 from unmask.text.shards import Corpus
 
 OWN = {"albert": ("classifier_dropout_prob", 0.3), "modernbert": ("classifier_dropout", 0.4)}
@@ -65,7 +66,7 @@ def test_the_head_learns_with_the_dropout_of_the_run_and_is_saved_with_its_own(m
 
 def rates(run: FineTuning, job: Job) -> set[float]:
     """Of the encoder, and of the head before its outputs."""
-    net = _network(run, job)
+    net = build_network(run, job)
     (head,) = (m for m in net.objective.modules() if isinstance(m, TaskHead))
     return {net.config.hidden_dropout_prob, head.dropout.p}
 
