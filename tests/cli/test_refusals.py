@@ -243,3 +243,16 @@ def test_a_fault_of_ours_leaves_its_traceback_in_a_file(
     assert answer.code == 1 and "Traceback" not in answer.err and "fault in unmask" in answer.err
     log = re.search(r"where: (.*\.log)", answer.err)[1]
     assert "ZeroDivisionError: a made-up fault" in Path(log).read_text() and "Traceback" in Path(log).read_text()
+
+
+def test_a_ctrl_c_that_compiled_code_turns_into_an_error_ends_as_any_other(
+    road: Road, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from unmask import road as the_road
+
+    def interrupted(*_: object) -> int:
+        raise SystemError("a dispatcher returned a result with an exception set") from KeyboardInterrupt()
+
+    monkeypatch.setattr(the_road, "export", interrupted)
+    answer = unmask("export", road.run, "-o", tmp_path / "out")
+    assert answer.code == 130 and "fault" not in answer.err

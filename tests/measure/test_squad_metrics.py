@@ -171,6 +171,12 @@ def test_the_threshold_found_reaches_the_score_it_promises(rows: list[tuple[str,
     assert again["f1"] == pytest.approx(best["best_f1"])
 
 
+def test_refusing_all_is_reached_where_the_lowest_score_is_0() -> None:
+    ask = {"impossible": True, "no_answer_scores": [0.0, 1.0]}
+    best = answer_scores([[], []], ["x", "x"], **ask)  # type: ignore[arg-type]
+    assert answer_scores([[], []], ["x", "x"], threshold=best["best_f1_thresh"], **ask)["f1"] == best["best_f1"] == 1  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
     ("prediction", "answer", "exact", "f1"),
     [

@@ -74,6 +74,8 @@ def main() -> None:
         sys.exit(_refused(error) if error.errno and error.filename else _fault())
     except (MemoryError, RuntimeError) as error:
         sys.exit(_too_large() if _is_about_memory(error) else _fault())
+    except SystemError as error:  # what compiled code makes of a Ctrl-C that reaches it
+        sys.exit(130 if isinstance(error.__cause__, KeyboardInterrupt) else _fault())
     except Exception:
         sys.exit(_fault())
 

@@ -111,7 +111,7 @@ def best_no_answer_threshold(
 
     A question with an answer adds its score; one without costs 1 if something was predicted. The first of equally good
     thresholds wins. Questions with equal no-answer scores are let in one by one, in order, as the script does. Where to
-    refuse all is best the script says 0, which does so for probabilities; a score below 0 asks for less, and gets it here.
+    refuse all is best the script says 0, which does so for probabilities; a score of 0 or below asks for less, and gets it here.
     """
     unsure = np.asarray(no_answer_scores, np.float64)
     order = np.argsort(unsure, kind="stable")
@@ -120,7 +120,7 @@ def best_no_answer_threshold(
     reached = np.cumsum(np.append(float((~has_answer_N).sum()), gains))
     best = int(reached.argmax())
     lowest = float(unsure.min()) if len(unsure) else 0.0
-    refuse_all = 0.0 if lowest >= 0 else float(np.nextafter(lowest, -np.inf))
+    refuse_all = 0.0 if lowest > 0 else float(np.nextafter(lowest, -np.inf))
     threshold = float(unsure[order[best - 1]]) if best else refuse_all
     return Threshold(float(reached[best]) / max(1, len(unsure)), threshold)
 
