@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import get_args
 
 import numpy as np
 import pytest
 import torch
+from fault_lists import require_tests
 from made_up import VOCABULARY, MadeUpSource, numbered_documents, vocabulary
 from scipy import stats
 from small_runs import ignore, losses, small_run
@@ -40,7 +39,6 @@ from unmask.text.examples import cut
 from unmask.text.train_tokenizer import TrainOptions, train
 from unmask.text.words import WordSplitter
 
-HERE = Path(__file__).parent
 UNITS: tuple[Unit, ...] = get_args(Unit)
 # A fault by its number in the project's list of facts and what must hold instead; below it, the tests that hold it.
 FAULTS = """
@@ -144,19 +142,9 @@ FAULTS = """
 TESTS_OF = {int(number): rows.split() for number, rows in re.findall(r"^(\d+) .*\n((?:  .*\n)+)", FAULTS, re.MULTILINE)}
 
 
-@cache
-def named_in(file: str) -> frozenset[str]:
-    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-
-
 @pytest.mark.parametrize("number", range(1, 22))
 def test_every_fault_has_tests_that_are_there(number: int) -> None:
-    tests = TESTS_OF[number]
-    assert tests and len(set(tests)) == len(tests)
-    for test in tests:
-        file, name = test.split("::")
-        assert name.startswith("test_") and name in named_in(file), test
+    require_tests(TESTS_OF[number])
 
 
 def test_every_fault_of_the_list_is_named(shared: Path) -> None:

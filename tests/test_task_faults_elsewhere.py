@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import ast
 import json
 import re
-from functools import cache
 from pathlib import Path
 
 import pytest
+from fault_lists import require_tests
 
-HERE = Path(__file__).parent
 # A fault by its number in the list of cases (section 3) or of public bugs and what must hold instead; below it, the tests that
 # hold it.
 FAULTS = """
@@ -290,19 +288,9 @@ FILES = ("corpora/csv", "corpora/labels", "corpora/ner")  # of labelled records
 TESTS_OF = {key: rows.split() for key, rows in re.findall(r"^(B?\d+) .*\n((?:  .*\n)+)", FAULTS, re.MULTILINE)}
 
 
-@cache
-def named_in(file: str) -> frozenset[str]:
-    tree = ast.parse((HERE / file).read_text(encoding="utf-8"))
-    return frozenset(node.name for node in tree.body if isinstance(node, ast.FunctionDef))
-
-
 @pytest.mark.parametrize("fault", TESTS_OF)
 def test_every_fault_of_a_task_has_tests_that_are_there(fault: str) -> None:
-    tests = TESTS_OF[fault]
-    assert tests and len(set(tests)) == len(tests)
-    for test in tests:
-        file, name = test.split("::")
-        assert name.startswith("test_") and name in named_in(file), test
+    require_tests(TESTS_OF[fault])
 
 
 def test_every_fault_is_listed_once_and_none_of_its_lines_is_left_over() -> None:

@@ -12,12 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_models import SMALL
-from toy import texts, toy_model, write
+from toy import texts, toy_model, tune, write
 
 from unmask.config import AdamW, Classification, Contrast, FineTuning, Keeping, Machine, Regression
 from unmask.errors import UnmaskError
 from unmask.hub.sentence_layout import SentenceLayout, write_sentence_layout
-from unmask.tasks.run import finetune
 from unmask.tasks.saved import TaskModel
 from unmask.train.journal import read_run
 
@@ -36,13 +35,6 @@ def settings(model: Path, folder: Path, **changes: Any) -> FineTuning:
         machine=Machine(device="cpu", threads=1, workers=0),
     )  # fmt: skip
     return replace(run, **changes)
-
-
-def tune(run: FineTuning, folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    seen: list[dict[str, Any]] = []
-    tuned = finetune(run, folder, view=seen.append)
-    assert tuned.outcome.finished
-    return dict(tuned.metrics), seen
 
 
 def test_a_toy_task_is_learned_and_the_folder_answers_as_the_run_did(model: Path, tmp_path: Path) -> None:

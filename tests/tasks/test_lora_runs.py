@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from small_models import SMALL, padded, sequences
-from toy import texts, toy_model, write
+from toy import texts, toy_model, tune, write
 
 from unmask.config import AdamW, FineTuning, Keeping, Machine, Muon
 from unmask.errors import UnmaskError
@@ -21,7 +21,6 @@ from unmask.nn.encoder import Encoder
 from unmask.nn.lora import Adapted, merge
 from unmask.tasks import run as road
 from unmask.tasks.layers import add_adapters, layer_scales
-from unmask.tasks.run import finetune
 from unmask.tasks.saved import TaskModel
 from unmask.train.checkpoint import Checkpoints
 from unmask.train.journal import read_run
@@ -42,13 +41,6 @@ def settings(model: Path, folder: Path, **changes: Any) -> FineTuning:
         machine=Machine(device="cpu", threads=1, workers=0),
     )  # fmt: skip
     return replace(run, **changes)
-
-
-def tune(run: FineTuning, folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    seen: list[dict[str, Any]] = []
-    tuned = finetune(run, folder, view=seen.append)
-    assert tuned.outcome.finished
-    return dict(tuned.metrics), seen
 
 
 def last_tensors(folder: Path) -> dict[str, dict[str, torch.Tensor]]:

@@ -13,7 +13,7 @@ import pytest
 import transformers as hf
 from questions import KINDS, asked, shown_outputs, tokenizer
 from safetensors.torch import load_file
-from toy import texts, toy_model, write
+from toy import texts, toy_model, tune, write
 
 from unmask.config import (
     AdamW,
@@ -32,7 +32,6 @@ from unmask.labelled.records import Place, TaggedExample
 from unmask.labelled.tagged import read_tagged
 from unmask.tasks import answer, tag
 from unmask.tasks.classify import Classified
-from unmask.tasks.run import finetune
 from unmask.tasks.saved import TaskModel
 from unmask.text.aligned import AlignedEncoder
 
@@ -52,13 +51,6 @@ def settings(model: Path, train: Path, **changes: Any) -> FineTuning:
         machine=Machine(device="cpu", threads=1, workers=0),
     )  # fmt: skip
     return replace(run, **changes)
-
-
-def tune(run: FineTuning, folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
-    seen: list[dict[str, Any]] = []
-    tuned = finetune(run, folder, view=seen.append)
-    assert tuned.outcome.finished
-    return dict(tuned.metrics), seen
 
 
 @pytest.fixture(scope="module")

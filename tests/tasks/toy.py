@@ -11,9 +11,11 @@ from typing import Any
 import torch
 from small_models import SMALL
 
+from unmask.config import FineTuning
 from unmask.hub.files import save_model
 from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
+from unmask.tasks.run import finetune
 from unmask.text.shards import Corpus
 
 WORDS = "the a of and in to was is for on with as at by from that it his her which".split()
@@ -46,3 +48,11 @@ def texts(count: int, seed: int) -> list[dict[str, Any]]:
 def write(path: Path, rows: list[dict[str, Any]]) -> Path:
     path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
     return path
+
+
+def tune(run: FineTuning, folder: Path) -> tuple[dict[str, float], list[dict[str, Any]]]:
+    """Trains to the end: the metrics of the dev set, and every record the run showed."""
+    seen: list[dict[str, Any]] = []
+    tuned = finetune(run, folder, view=seen.append)
+    assert tuned.outcome.finished
+    return dict(tuned.metrics), seen

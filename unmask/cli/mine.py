@@ -69,12 +69,13 @@ def mine(
 
 def _collection(console: Console, source: str, corpus: str, split: str, columns: dict[str, str]) -> Collection:
     """Queries, what answers them, and every document to search; says what was understood."""
-    from unmask.labelled.ranked import read_collection, read_documents, read_ranked
+    from unmask.labelled.collection import is_collection, read_collection, read_documents
+    from unmask.labelled.ranked import read_ranked
     from unmask.labelled.records import Read
     from unmask.tasks.contrast import collection_of, with_documents
 
     read: Collection | Read[RankedExample]
-    if any(Path(source).glob("corpus.*")):
+    if is_collection(source):
         read = collection = read_collection(source, split)
     else:
         read = read_ranked(source, columns=columns)

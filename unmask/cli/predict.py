@@ -91,10 +91,11 @@ def evaluate(
     from unmask.config import Contrast
     from unmask.errors import UnmaskError
     from unmask.files import write_file
+    from unmask.labelled.collection import is_collection
 
     require_other(errors, source)
     with Console() as console:
-        if any(Path(source).glob("corpus.jsonl*")):
+        if is_collection(source):
             _search(console, folder, source, split, rerank)
             return
         model, features = _prepare(folder, source, map_, max_length, console, asked=False)
@@ -144,7 +145,7 @@ def require_other(out: Path | None, source: str) -> None:
 def _search(console: Console, folder: Path, source: str, split: str, rerank: Path | None) -> None:
     """Both stages of a search on a collection: by words, by vectors, and each reranked."""
     from unmask.inference.loaded import load
-    from unmask.labelled.ranked import read_collection
+    from unmask.labelled.collection import read_collection
     from unmask.tasks.rank import judge
     from unmask.tasks.retrieval import METRICS, evaluate, folder_embedder
     from unmask.tasks.saved import TaskModel

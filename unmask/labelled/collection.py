@@ -18,6 +18,11 @@ TEXTS = ("text", "document", "passage", "contents", "content", "body")
 JUDGEMENTS = (".tsv", ".txt", ".trec", ".qrels", ".tsv.gz", ".txt.gz", ".tsv.zst")
 
 
+def is_collection(source: str) -> bool:
+    """Whether it is a folder with documents to search."""
+    return any((Path(source) / f"corpus{ending}").is_file() for ending in TABLES)
+
+
 def read_collection(folder: str, split: str) -> Collection:
     """corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv of a folder; only the queries that are judged in the split.
 
@@ -55,7 +60,7 @@ def read_documents(source: str) -> Collection:
     A file has a column `text` (or document, passage, contents, content, body) and may have a `title`; .txt: a line each.
     """
     doubts = Doubts()
-    if any((Path(source) / f"corpus{ending}").is_file() for ending in TABLES):
+    if is_collection(source):
         table = read_table(_file(source, "corpus", TABLES))
         documents, titles = _documents(table, doubts)
         return Collection(documents, {}, {}, titles, source, table.understood, (*table.warnings, *doubts.warnings))

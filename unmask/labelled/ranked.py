@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from unmask.errors import UnmaskError
-from unmask.labelled.collection import ranked_from_collection, read_collection, read_documents
+from unmask.labelled.collection import ranked_from_collection, read_collection
 from unmask.labelled.columns import check_mapping, find_column, no_column, spoken, text_in, text_value, used, value_of
 from unmask.labelled.records import RankedExample, Read
 from unmask.labelled.rows import Doubts, Row, Table, read_table
 
-__all__ = ["ranked_from_collection", "read_collection", "read_documents", "read_ranked"]
+__all__ = ["ranked_from_collection", "read_collection", "read_ranked"]
 
 ROLES = ("query", "positive", "negative")
 QUERIES = ("query", "anchor", "query_text", "question", "text_a", "text1", "sentence1", "sentence_a", "sentence")

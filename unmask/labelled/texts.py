@@ -13,7 +13,7 @@ from unmask.labelled.rows import Doubts, Row, Table, read_table
 
 Kind = Literal["label", "labels", "number"]
 Value = str | tuple[str, ...] | float
-LARGEST = 1e15  # of a number to be learned
+LARGEST = 1e15  # of a number to be learned, and of a teacher's score: fp32 must hold its square
 ROLES = ("text", "pair", "label")
 PAIRS = (
     ("text_a", "text_b"),

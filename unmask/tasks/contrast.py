@@ -19,6 +19,7 @@ from unmask.config import Contrast
 from unmask.errors import UnmaskError
 from unmask.hub.sentence_layout import SentenceLayout
 from unmask.labelled.records import Collection, Place, RankedExample
+from unmask.labelled.texts import LARGEST
 from unmask.measure import correlation
 from unmask.nn.encoder import Encoder
 from unmask.objectives.base import Objective
@@ -32,7 +33,6 @@ from unmask.text.duplicates import fingerprint
 from unmask.text.sequences import Labels, Sequences
 
 QUERY, POSITIVE, NEGATIVE = 0, 1, 2
-LARGEST = 1e15  # of a teacher's scores, whose differences fp32 must hold
 
 
 @dataclass(frozen=True, kw_only=True)
