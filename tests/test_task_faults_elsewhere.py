@@ -27,23 +27,23 @@ FAULTS = """
   tasks/test_tag_task.py::test_B156_B157_B159_spans_of_words_count_characters_of_the_words_joined_by_spaces
   tasks/test_tag_task.py::test_an_entity_across_windows_is_found_once
 4 long records are read in windows that overlap; an entity across their border is found once
-  text/test_aligned.py::test_windows_hold_whole_words_and_all_of_them
+  text/test_aligned_words.py::test_windows_hold_whole_words_and_all_of_them
   tasks/test_tag_task.py::test_an_entity_across_windows_is_found_once
   tasks/test_tag_task.py::test_with_a_crf_no_record_breaks_the_scheme_nor_at_the_borders_of_windows
 5 words that vanish in the tokenizer keep their slot and get a tag
-  text/test_aligned.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
+  text/test_aligned_words.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
   tasks/test_tag_task.py::test_B071_words_of_nothing_keep_their_slot
   labelled/test_read_tagged.py::test_words_may_be_any_white_space_but_blank_and_tab
 6 spans count characters, never tokens
   labelled/test_char_spans.py::test_the_words_of_a_span_are_the_text_of_the_span
   text/test_aligned.py::test_B156_B157_B161_a_number_is_cut_out_whole_by_its_pieces
 7 a zero-width space is a word like others
-  text/test_aligned.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
+  text/test_aligned_words.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
   tasks/test_tag_task.py::test_B071_words_of_nothing_keep_their_slot
 8 the limit is the model's own, and nothing is too long
   tasks/test_task_faults.py::test_the_model_s_own_length_is_the_limit_whatever_its_tokenizer_says
   hub/test_sentence_layout.py::test_length_lower_case_prompts_and_normalising
-  text/test_aligned.py::test_windows_hold_whole_words_and_all_of_them
+  text/test_aligned_words.py::test_windows_hold_whole_words_and_all_of_them
 9 a CRF takes any mask, and equals brute force
   objectives/test_tag.py::test_B162_B163_words_without_a_tag_are_not_in_the_path_whatever_their_places
   nn/test_crf.py::test_everything_equals_brute_force
@@ -52,14 +52,18 @@ FAULTS = """
   nn/test_crf.py::test_B165_transitions_lead_from_word_to_word_of_one_sequence
 11 strict and lenient scores are both told, by name; illegal tags are counted; no entity is no accident
   measure/test_span_metrics.py::test_both_modes_agree_with_seqeval
+  measure/test_span_metrics.py::test_other_letters_make_the_spans_that_those_of_bioes_make
+  tasks/test_tag_folders.py::test_a_folder_of_others_makes_the_spans_of_its_labels
   measure/test_span_metrics.py::test_B150_strict_and_lenient_are_named_and_differ_where_a_span_begins_with_I
   measure/test_span_metrics.py::test_no_spans_at_all_is_a_defined_score_that_is_said
   measure/test_span_metrics.py::test_illegal_tags_are_counted_where_they_stand
   measure/test_span_metrics.py::test_a_tag_that_is_none_of_the_scheme_is_refused_by_name
   tasks/test_tag_task.py::test_B150_the_first_score_is_strict_and_the_lenient_one_stands_beside_it
-12 a broken entity begins where it is, is dropped or refused, as asked; all are counted
+12 a broken entity begins where it is, is dropped or refused, as asked; all are counted, and eval.json says which
   labelled/test_tag_schemes.py::test_a_broken_entity_begins_where_it_is_or_becomes_o
   labelled/test_tag_schemes.py::test_a_broken_entity_is_refused_by_its_place
+  tasks/test_tag_folders.py::test_broken_tags_are_read_as_the_run_or_whoever_measures_wants
+  tasks/test_tag_folders.py::test_chinese_words_are_learned_from_letters_alone_and_found_in_running_text
   labelled/test_read_tagged.py::test_broken_entities_are_counted_with_the_line_of_the_first
 13 texts that are too long are cut or read in windows, with a warning that counts them
   tasks/test_task_faults.py::test_the_model_s_own_length_is_the_limit_whatever_its_tokenizer_says
@@ -109,9 +113,9 @@ FAULTS = """
   tasks/test_answer_task.py::test_the_n_best_are_as_many_as_asked_for_though_pieces_of_text_come_up_twice
   tasks/test_answer_task.py::test_decoding_is_a_double_loop
 24 any stride and any length of question is worked with, and what was shortened is counted
-  text/test_aligned.py::test_B167_a_stride_of_the_whole_room_is_shortened_and_counted
-  text/test_aligned.py::test_B168_B169_a_long_question_is_cut_and_leaves_the_context_half_the_window
-  text/test_aligned.py::test_B167_windows_are_those_of_the_plain_definition
+  text/test_aligned_windows.py::test_B167_a_stride_of_the_whole_room_is_shortened_and_counted
+  text/test_aligned_windows.py::test_B168_B169_a_long_question_is_cut_and_leaves_the_context_half_the_window
+  text/test_aligned_windows.py::test_B167_windows_are_those_of_the_plain_definition
 25 the threshold for no answer is tuned and kept
   tasks/test_answer_task.py::test_the_tuned_threshold_is_better_than_any_other
   tasks/test_task_faults.py::test_the_threshold_for_no_answer_is_tuned_kept_and_used_again
@@ -181,10 +185,10 @@ B011 columns are read however they are written, and a broken line is named
 B071 a zero-width word gets its tag
   tasks/test_tag_task.py::test_B071_words_of_nothing_keep_their_slot
 B072 a word without pieces gets its tag
-  text/test_aligned.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
+  text/test_aligned_words.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
   tasks/test_tag_task.py::test_B071_words_of_nothing_keep_their_slot
 B075 a text of a byte order mark alone is a text
-  text/test_aligned.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
+  text/test_aligned_words.py::test_B056_B071_B072_B074_B075_every_word_has_one_place_even_if_it_has_no_piece
   text/test_aligned.py::test_texts_of_nothing_give_the_frame_alone
 B119 seven classes stay seven
   hub/test_task_settings.py::test_seven_classes_stay_seven_classes
@@ -193,9 +197,10 @@ B143 a column of scores is learned as numbers, without a label map
   tasks/test_task_faults.py::test_B143_B147_B148_a_number_from_a_csv_is_learned_kept_and_told_as_a_number
   objectives/test_classify.py::test_a_number_is_learned_by_squared_error
   hub/test_task_settings.py::test_one_number_for_a_sequence_is_a_class_for_sequences_with_one_label
-B144 the model's own map is used, or the new one is told
+B144 the model's own map is used, head and all, or a person's new one, which is told
   tasks/test_task_faults.py::test_B144_a_model_s_own_labels_are_used_whichever_way_round_they_are
   hub/test_task_heads.py::test_a_head_for_the_very_same_labels_is_taken_over_and_another_is_not
+  tasks/test_tag_folders.py::test_a_head_for_the_same_labels_goes_on_in_its_own_order
 B145 names of labels come back
   tasks/test_task_faults.py::test_B145_names_come_back_whatever_library_reads_the_folder
   tasks/test_finetune_run.py::test_a_toy_task_is_learned_and_the_folder_answers_as_the_run_did
@@ -204,8 +209,9 @@ B146 the order of labels is always the same
   labelled/test_label_sets.py::test_numbers_are_sorted_by_value_and_words_by_letters
 B147 a model of numbers answers with numbers
   tasks/test_task_faults.py::test_B143_B147_B148_a_number_from_a_csv_is_learned_kept_and_told_as_a_number
-B148 a saved model of numbers answers with numbers (the name of what they measure: not kept yet)
+B148 a saved model of numbers answers with numbers, under the name of what they measure
   tasks/test_task_faults.py::test_B143_B147_B148_a_number_from_a_csv_is_learned_kept_and_told_as_a_number
+  tasks/test_task_faults.py::test_B148_a_number_keeps_its_name_whoever_gave_it
 B150 the score is strict, the lenient one stands beside it
   measure/test_span_metrics.py::test_B150_strict_and_lenient_are_named_and_differ_where_a_span_begins_with_I
   tasks/test_tag_task.py::test_B150_the_first_score_is_strict_and_the_lenient_one_stands_beside_it
@@ -219,8 +225,11 @@ B156 a span holds whole words
 B157 a number of four pieces is one entity
   text/test_aligned.py::test_B156_B157_B161_a_number_is_cut_out_whole_by_its_pieces
   tasks/test_tag_task.py::test_B156_B157_B159_spans_of_words_count_characters_of_the_words_joined_by_spaces
-B158 words are parted in training as when they are asked (words of a column file are those of the file)
+B158 words are parted in training as when they are asked (but for given words that hold a mark, or several Chinese characters)
   tasks/test_task_faults.py::test_B158_a_text_has_the_words_in_training_that_it_has_when_it_is_asked
+  labelled/test_char_spans.py::test_a_text_is_parted_as_those_before_it
+  tasks/test_tag_folders.py::test_chinese_words_are_learned_from_letters_alone_and_found_in_running_text
+  tasks/test_tag_folders.py::test_words_of_a_segmenter_are_missed_where_a_text_has_none
   tasks/test_tag_task.py::test_B156_B157_B159_spans_of_words_count_characters_of_the_words_joined_by_spaces
 B159 offsets of given words are those of a stated text
   tasks/test_tag_task.py::test_B156_B157_B159_spans_of_words_count_characters_of_the_words_joined_by_spaces
@@ -237,14 +246,14 @@ B163 nor are unlabelled ones anywhere
 B165 a CRF sees words, not pieces
   nn/test_crf.py::test_B165_transitions_lead_from_word_to_word_of_one_sequence
 B167 every token of a context is in a window
-  text/test_aligned.py::test_B167_windows_are_those_of_the_plain_definition
-  text/test_aligned.py::test_B167_a_stride_of_the_whole_room_is_shortened_and_counted
+  text/test_aligned_windows.py::test_B167_windows_are_those_of_the_plain_definition
+  text/test_aligned_windows.py::test_B167_a_stride_of_the_whole_room_is_shortened_and_counted
   tasks/test_answer_task.py::test_B167_every_token_of_a_long_context_can_be_the_answer
 B168 without any candidate there is no answer, with a score
   tasks/test_answer_task.py::test_B168_a_context_without_a_word_is_no_accident
-  text/test_aligned.py::test_B168_B169_a_long_question_is_cut_and_leaves_the_context_half_the_window
+  text/test_aligned_windows.py::test_B168_B169_a_long_question_is_cut_and_leaves_the_context_half_the_window
 B169 a long question is cut first, and leaves the context half the window
-  text/test_aligned.py::test_B168_B169_a_long_question_is_cut_and_leaves_the_context_half_the_window
+  text/test_aligned_windows.py::test_B168_B169_a_long_question_is_cut_and_leaves_the_context_half_the_window
 B172 carriage returns are characters
   labelled/test_read_questions.py::test_B172_carriage_returns_count_as_the_characters_they_are
   tasks/test_answer_task.py::test_B172_labels_are_the_tokens_that_share_a_character_with_the_answer

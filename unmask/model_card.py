@@ -46,7 +46,7 @@ tags: [unmask]
 
 # A model pre-trained with unmask
 
-{e.num_hidden_layers} layers, {e.hidden_size} wide, {e.num_attention_heads} heads, {e.vocab_size:,} tokens,
+{e.num_hidden_layers} layers, {e.hidden_size} wide, {_parts(e)}, {e.vocab_size:,} tokens,
 {encoder_parameters:,} parameters ({trained_parameters:,} with everything that was trained beside it).
 
 - Objectives: {" + ".join(map(loss_name, kinds))}, on {cut.kind.replace("_", " ")} of up to {cut.max_length} tokens
@@ -59,6 +59,13 @@ tags: [unmask]
 
 Every setting of the run is in `unmask.json`.
 """
+
+
+def _parts(encoder: EncoderConfig) -> str:
+    """What a layer is made of."""
+    if isinstance(encoder.layer, Recurrent):
+        return f"{encoder.layer.cell_size:,} LSTM cells in each direction"
+    return f"{encoder.num_attention_heads} heads"
 
 
 _OURS = """from pathlib import Path

@@ -1,6 +1,7 @@
 """Settings between files, command lines and frozen dataclasses: TOML and JSON in, JSON out, dotted overrides, errors that teach.
 
-A union of dataclasses is told apart by the `kind` field each member carries. In a tuple of such members, a dotted path
+A union of dataclasses is told apart by the `kind` field each member carries; where none is named, the kind that is there
+already is meant (in a file, the default's), or the only one that has such fields. In a tuple of such members, a dotted path
 may name the member by its kind: `objectives.mlm.mask_rate=0.3`.
 """
 
@@ -82,11 +83,11 @@ def _literal(text: str, kind: Any) -> object:
 
 def _assign(kind: Any, data: Any, whole: str, path: list[str], value: str) -> Any:
     """A copy of the plain `data` of type `kind` in which the place `path` holds what `value` means there."""
-    if not path:
-        return _literal(value, kind)
-    head, rest = path[0], path[1:]
     members = _members(kind)
     data = {"kind": data} if isinstance(data, str) and members else data
+    if not path:
+        return _with_kind(members, data, _literal(value, kind))
+    head, rest = path[0], path[1:]
     prefix = whole[: len(whole) - len(".".join(path))]
     if isinstance(data, list):
         place = _place(data, head, prefix)
@@ -95,7 +96,7 @@ def _assign(kind: Any, data: Any, whole: str, path: list[str], value: str) -> An
         raise UnmaskError(
             f"{prefix.rstrip('.')} is a plain value", where=f"--set {whole}", do=f"set {prefix.rstrip('.')}=… instead"
         )
-    here = next((m for m in members if _kind_of(m) == data.get("kind")), kind)
+    here = _member(members, data) or kind
     hints = typing.get_type_hints(here)
     if head == "kind" and members and not rest:
         return _other_kind(members, data, value)
@@ -106,6 +107,14 @@ def _assign(kind: Any, data: Any, whole: str, path: list[str], value: str) -> An
         other = _other_kind(members, data, _kind_of(others[0]))
         return other | {head: _literal(value, typing.get_type_hints(others[0])[head])}
     raise _unknown([prefix + head], [prefix + name for name in hints], "--set", here)
+
+
+def _with_kind(members: Sequence[Any], data: Any, new: object) -> object:
+    """A whole table that names no kind is of the kind that stands in its place, if it has such fields."""
+    here = _member(members, data) if isinstance(data, dict) else None
+    if here is None or not isinstance(new, dict) or not new or not set(new) <= set(typing.get_type_hints(here)):
+        return new
+    return {"kind": data["kind"]} | new
 
 
 def _other_kind(members: Sequence[Any], data: dict[str, Any], kind: str) -> dict[str, Any]:
@@ -124,14 +133,14 @@ def _place(items: list[Any], name: str, prefix: str) -> int:
     return kinds.index(name)
 
 
-def _value(kind: Any, data: object, path: str, where: str) -> Any:
-    """One value of the annotated type, or an error that names its path."""
+def _value(kind: Any, data: object, path: str, where: str, usual: object = None) -> Any:
+    """One value of the annotated type, or an error that names its path; `usual` is what would be there without it."""
     members = _members(kind)
     if dataclasses.is_dataclass(kind):
         return _dataclass(kind, data, path, where)
     if members and all(dataclasses.is_dataclass(m) for m in members):
         data = {"kind": data} if isinstance(data, str) else data
-        return _dataclass(_choose(members, data, path, where), data, path, where)
+        return _dataclass(_choose(members, data, path, where, usual), data, path, where)
     if get_origin(kind) is Literal:
         if data in get_args(kind) and not isinstance(data, bool):
             return data
@@ -179,7 +188,8 @@ def _dataclass(kind: Any, data: object, path: str, where: str) -> Any:
     ]
     if missing := [dot + name for name in needed if name not in data]:
         raise UnmaskError(f"{', '.join(missing)} must be given", where=where, do=f"add {missing[0]} = …")
-    values = {name: _value(hints[name], item, dot + name, where) for name, item in data.items()}
+    usual = {f.name: _usual(f) for f in dataclasses.fields(kind)}
+    values = {name: _value(hints[name], item, dot + name, where, usual[name]) for name, item in data.items()}
     try:
         return kind(**values)
     except ValueError as error:  # a dataclass checks its own ranges in __post_init__
@@ -188,7 +198,12 @@ def _dataclass(kind: Any, data: object, path: str, where: str) -> Any:
         ) from None
 
 
-def _choose(members: Sequence[Any], data: object, path: str, where: str) -> Any:
+def _usual(field: dataclasses.Field[Any]) -> object:
+    """What stands in a field that nobody sets."""
+    return field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
+
+
+def _choose(members: Sequence[Any], data: object, path: str, where: str, usual: object) -> Any:
     if any(isinstance(data, m) for m in members):
         return type(data)
     if not isinstance(data, dict):
@@ -199,8 +214,8 @@ def _choose(members: Sequence[Any], data: object, path: str, where: str) -> Any:
                 return member
         raise _unknown([f"{path}.kind = {_shown(data['kind'])}"], [_kind_of(m) for m in members], where)
     fitting = [m for m in members if set(data) <= set(typing.get_type_hints(m))]
-    if data and fitting[:1] == [members[0]]:
-        return members[0]  # the first kind of a union is meant where none is named
+    if data and type(usual) in fitting:
+        return type(usual)
     if len(fitting) != 1:
         names = " | ".join(_kind_of(m) for m in members)
         raise UnmaskError(f"{path} does not say which kind it is", where=where, do=f'add kind = "…", one of {names}')
@@ -209,6 +224,11 @@ def _choose(members: Sequence[Any], data: object, path: str, where: str) -> Any:
 
 def _members(kind: Any) -> tuple[Any, ...]:
     return get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
+
+
+def _member(members: Sequence[Any], data: dict[str, Any]) -> Any:
+    """The member of a union that a table names; None where it names none."""
+    return next((member for member in members if _kind_of(member) == data.get("kind")), None)
 
 
 def _kind_of(member: Any) -> str:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 from commands import Road, unmask
+
+from unmask.hub.onnx.export import OnnxReport
 
 FAST = [
     word
@@ -70,6 +73,66 @@ def test_predictions_come_in_the_file_s_order_and_need_no_labels(tuned: Path) ->
     assert "cut" in answer.err
     assert unmask("predict", tuned / "run" / "model", data, "--out", tuned / "said.jsonl").code == 0
     assert answers((tuned / "said.jsonl").read_text(encoding="utf-8")) == said
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """All but the manifest, which has the date."""
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.name != "manifest.json"]
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in paths}
+
+
+def test_of_a_run_its_model_is_exported(tuned: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in ((), ("--checkpoint", "best")):
+        answer = unmask("export", tuned / "run", "-o", tmp_path / "out", *words)
+        assert answer.code == 0 and "model" in answer.out, answer.err
+    assert files_of(tmp_path / "out") == files_of(tuned / "run" / "model")
+    data = lines(tmp_path / "new.jsonl", [{"text": "the good one"}])
+    said = [unmask("predict", folder, data).out for folder in (tmp_path / "out", tuned / "run" / "model")]
+    assert said[0] == said[1] and answers(said[0])[0]["label"] == "is good"
+    (tmp_path / "out" / "model.safetensors").write_bytes(b"")
+    assert unmask("export", tuned / "run", "-o", tmp_path / "out").code == 0
+    exported = []
+
+    def noted(model: Path, *_: Any, **__: Any) -> OnnxReport:
+        exported.append(model)
+        return OnnxReport(("model.onnx",), 0.0)
+
+    monkeypatch.setattr("unmask.hub.onnx.export.export_onnx", noted)
+    assert unmask("export", tuned / "run", "-o", tmp_path / "graph", "--format", "onnx").code == 0
+    assert exported == [tuned / "run" / "model"]
+    assert unmask("report", tuned / "run").code == 0
+
+
+@pytest.mark.parametrize("kind", ["huggingface", "onnx"])
+def test_what_can_t_be_exported_of_a_run_is_said(tuned: Path, tmp_path: Path, kind: str) -> None:
+    if kind == "onnx":
+        pytest.importorskip("onnxruntime")
+    words = ("-o", tmp_path / "out", "--format", kind)
+    answer = unmask("export", tuned / "run", *words, "--checkpoint", "last")
+    assert answer.code == 2 and "the model of its best checkpoint, and of no other" in answer.err
+    copy = tmp_path / "runs" / "seed0"
+    shutil.copytree(tuned / "run", copy)
+    answer = unmask("export", copy.parent, *words)
+    assert answer.code == 2 and "holds 1 run: seed0" in answer.err and "the best" not in answer.err
+    (copy.parent / "search.json").write_text('{"best": "seed0"}')
+    assert "seed0, the best" in unmask("export", copy.parent, *words).err
+    (copy / "model" / "model.safetensors").write_bytes(b"")
+    answer = unmask("export", copy, *words)
+    assert answer.code and "model.safetensors" in answer.err and "fault in unmask" not in answer.err
+    shutil.rmtree(copy / "model")
+    answer = unmask("export", copy, *words)
+    assert answer.code == 2 and "has no model yet: it finished" in answer.err and "unmask finetune" in answer.err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_run_without_records_to_choose_by_has_the_model_of_its_last_checkpoint(tuned: Path, tmp_path: Path) -> None:
+    shutil.copytree(tuned / "run", tmp_path / "run")
+    plan = json.loads((tmp_path / "run" / "run.json").read_text(encoding="utf-8"))
+    plan["run"]["dev"] = ""
+    (tmp_path / "run" / "run.json").write_text(json.dumps(plan), encoding="utf-8")
+    assert unmask("export", tmp_path / "run", "-o", tmp_path / "out", "--checkpoint", "last").code == 0
+    answer = unmask("export", tmp_path / "run", "-o", tmp_path / "out", "--checkpoint", "12")
+    assert answer.code == 2 and "its last checkpoint" in answer.err
 
 
 def test_several_seeds_give_a_mean_and_a_deviation(road: Road, tmp_path: Path) -> None:

@@ -90,6 +90,18 @@ def test_a_beir_folder_is_searched_whole_and_its_judgements_are_known_by_id(
         assert set(row["neg"]) == {f"A number {n}" for n in (2, 3, 4, 5)}, "an equal query's answer is this one's too"
 
 
+def test_a_split_without_an_answer_and_scores_that_get_lost_are_named(road: Road, tmp_path: Path) -> None:
+    (tmp_path / "qrels").mkdir()
+    lines(tmp_path / "corpus.jsonl", [{"_id": "d1", "text": "one"}])
+    lines(tmp_path / "queries.jsonl", [{"_id": "q1", "text": "which"}])
+    (tmp_path / "qrels" / "train.tsv").write_text("q1\td1\t0\n", encoding="utf-8")
+    answer = unmask("mine", road.model, tmp_path, "-o", tmp_path / "m.jsonl")
+    assert answer.code == 2 and "no query has a text that answers it" in answer.err
+    row = {"query": "which", "pos": ["one"], "neg": ["two"], "pos_scores": [2.0], "neg_scores": [1.0]}
+    answer = unmask("mine", road.model, lines(tmp_path / "scored.jsonl", [row]), "-o", tmp_path / "m.jsonl")
+    assert answer.code == 0 and "scores are not kept" in answer.err
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [

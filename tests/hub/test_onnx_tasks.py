@@ -100,11 +100,12 @@ def tagger(folder: Path, decoder: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def crf(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, OnnxReport]:
-    """A folder with a tagger in `model` and its graph in `onnx`."""
+    """A folder with a tagger in `model` and its graph in `onnx`; what asks for it is slow, since the exporter is."""
     folder = tmp_path_factory.mktemp("crf")
     return folder, export_onnx(tagger(folder / "model", "crf"), folder / "onnx")
 
 
+@pytest.mark.slow
 def test_a_crf_tagger_gives_its_emissions_and_says_so(crf: tuple[Path, OnnxReport]) -> None:
     folder, report = crf
     loaded = load_model(folder / "model")
@@ -118,11 +119,13 @@ def test_a_crf_tagger_gives_its_emissions_and_says_so(crf: tuple[Path, OnnxRepor
     assert len(report.notes) == 1 and "emissions of a CRF" in report.notes[0]
 
 
+@pytest.mark.slow
 def test_an_onnx_folder_names_the_labels(crf: tuple[Path, OnnxReport]) -> None:
     names = json.loads((crf[0] / "onnx" / "config.json").read_text(encoding="utf-8"))["id2label"]
     assert names == {"0": "O", "1": "B-PER", "2": "I-PER"}
 
 
+@pytest.mark.slow
 def test_batch_and_length_of_a_task_s_graph_are_open(crf: tuple[Path, OnnxReport]) -> None:
     import onnx
 
@@ -137,6 +140,7 @@ def test_batch_and_length_of_a_task_s_graph_are_open(crf: tuple[Path, OnnxReport
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_graph_with_another_head_is_refused(crf: tuple[Path, OnnxReport]) -> None:
     loaded = load_model(crf[0] / "model")
     loaded.heads["tag"]["out.bias"][1] += 0.5
@@ -145,6 +149,18 @@ def test_a_graph_with_another_head_is_refused(crf: tuple[Path, OnnxReport]) -> N
     graph = Graph("model.onnx", network, names, task_outputs("tag"))
     with pytest.raises(UnmaskError, match="does not compute this model"):
         verify.verify(graph, loaded.config, crf[0] / "onnx" / "model.onnx")
+
+
+def test_a_graph_that_answers_nan_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Broken:
+        def run(self, names: list[str], given: dict[str, NDArray[Any]]) -> list[NDArray[Any]]:
+            return [np.full((*given["input_ids"].shape, len(TAGS)), np.nan, np.float32) for _ in names]
+
+    loaded = load_model(tagger(tmp_path / "model", "linear"))
+    (graph,) = build_graphs(loaded, "tag", None)
+    monkeypatch.setattr(verify, "open_session", lambda *_: Broken())
+    with pytest.raises(UnmaskError, match="its logits is nan away"):
+        verify.verify(graph, loaded.config, tmp_path / "model.onnx")
 
 
 def test_a_tagger_with_an_lstm_is_refused_before_any_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,8 +219,8 @@ def test_the_command_says_which_head_was_written(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, our_logits(loaded, "classify", batch).numpy(), atol=1e-4)
 
 
-def test_hidden_states_of_a_fine_tuned_folder_can_still_be_asked_for(crf: tuple[Path, OnnxReport]) -> None:
-    (graph,) = build_graphs(load_model(crf[0] / "model"), "none", None)
+def test_hidden_states_of_a_fine_tuned_folder_can_still_be_asked_for(tmp_path: Path) -> None:
+    (graph,) = build_graphs(load_model(tagger(tmp_path / "model", "crf")), "none", None)
     assert graph.outputs == (HIDDEN,)
 
 
@@ -216,7 +232,7 @@ def test_a_fine_tuning_run_stands_for_the_model_it_wrote(tmp_path: Path, monkeyp
         return OnnxReport(("model.onnx",), 0.0, head="tag", notes=("read this",))
 
     monkeypatch.setattr("unmask.hub.onnx.export.export_onnx", write)
-    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "model").mkdir(parents=True)
     (tmp_path / "run" / "run.json").write_text(json.dumps({"run": {"task": {"kind": "tag"}, "model": "x"}}))
     done = CliRunner().invoke(
         app, ["export", str(tmp_path / "run"), "--format", "onnx", "--out", str(tmp_path / "onnx")]

@@ -96,9 +96,18 @@ def test_what_is_cut_is_told_with_its_number(loaded: Loaded) -> None:
         assert [block.truncated for block in loaded.stream([long, "the"])] == [1]
 
 
-def test_no_text_gives_no_vector(loaded: Loaded) -> None:
-    assert loaded.encode([]).shape == (0, 0)
+@pytest.mark.parametrize("normalize", [False, True])
+def test_no_text_gives_no_vector(loaded: Loaded, normalize: bool) -> None:
+    for pooling in ("mean", ("cls", "max", "mean")):
+        none, one = (loaded.encode(texts, pooling=pooling, normalize=normalize) for texts in ([], ["a"]))
+        assert none.shape == (0, one.shape[1]) and none.dtype == one.dtype == np.float32
     assert list(loaded.stream([])) == []
+
+
+def test_a_graph_gives_none_of_that_width_too(small: Path, loaded: Loaded, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = pytest.importorskip("unmask.inference.onnx_backend", exc_type=ImportError)
+    monkeypatch.setattr(graph.OnnxBackend, "load", lambda folder, threads: loaded.backend)
+    assert load(small, backend="onnx").encode([]).shape == (0, 48)
 
 
 @pytest.mark.parametrize("texts", ["the cat", b"the cat", iter(["the"]), 7])

@@ -16,6 +16,7 @@ from unmask.nn.pooling import MODES, Pooling
 pytest.importorskip("onnxruntime")
 
 from unmask.hub.onnx.export import export_onnx
+from unmask.hub.onnx.session import open_session
 from unmask.inference.onnx_backend import OnnxBackend
 
 NAME = "bert"
@@ -51,4 +52,25 @@ def test_only_the_last_layer_is_there(both: tuple[TorchBackend, OnnxBackend, Pat
 def test_a_folder_without_a_graph_is_told_how_to_get_one(both: tuple[TorchBackend, OnnxBackend, Path]) -> None:
     with pytest.raises(UnmaskError, match="has no model.onnx") as caught:
         OnnxBackend.load(both[2] / "model")
-    assert "--format onnx" in caught.value.do
+    assert "--format onnx --head none" in caught.value.do  # a fine-tuned folder's own graph gives no vectors
+
+
+def test_a_graph_for_one_size_of_batch_is_refused_in_words(tmp_path: Path) -> None:
+    import onnx
+    from onnx import TensorProto, helper
+
+    given = helper.make_tensor_value_info("input_ids", TensorProto.INT64, [1, 4])
+    found = helper.make_tensor_value_info("last_hidden_state", TensorProto.FLOAT, [1, 4, 1])
+    nodes = [
+        helper.make_node("Cast", ["input_ids"], ["numbers"], to=TensorProto.FLOAT),
+        helper.make_node("Unsqueeze", ["numbers", "last"], ["last_hidden_state"]),
+    ]
+    last = helper.make_tensor("last", TensorProto.INT64, [1], [2])
+    graph = helper.make_graph(nodes, "fixed", [given], [found], [last])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=9)
+    onnx.save(model, str(tmp_path / "model.onnx"))
+    backend = OnnxBackend(open_session(tmp_path / "model.onnx", 1), 3, tmp_path / "model.onnx")
+    assert backend.pooled(batch_of([4]), Pooling(), 3).shape == (1, 1)
+    with pytest.raises(UnmaskError, match="can't compute 2 × 5 tokens") as caught:
+        backend.pooled(batch_of([5, 3]), Pooling(), 3)
+    assert "model.onnx" in str(caught.value)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
 from unmask.labelled.records import Place
 from unmask.labelled.spans import lay_over_words, read_spans
-from unmask.text.running_text import text_words
+from unmask.text.running_text import parting_of, text_words
 
 HERE = Place("a.jsonl", 7, 6)
 TEXT = "Dr. Ada-Lovelace lives in 北京市"
@@ -28,6 +28,41 @@ def test_words_hold_every_character_that_is_not_space_once_and_in_order(text):
     words = text_words(text)
     assert "".join(text[b:e] for b, e in words) == "".join(c for c in text if not c.isspace())
     assert all(0 <= a < b <= c for (a, b), c in zip(words, [*(w[0] for w in words[1:]), len(text)], strict=False))
+
+
+def test_texts_are_cut_into_characters_for_who_learned_characters():
+    text = "e\u0301tat 20年, \U0001f469\u200d\U0001f4bb."
+    cut = [text[begin:end] for begin, end in text_words(text, "characters")]
+    assert cut == ["e\u0301", "t", "a", "t", "2", "0", "年", ",", "\U0001f469\u200d\U0001f4bb", "."]
+    words, spans, parted = lay_over_words(text, [(6, 8, "X")], HERE, "characters")
+    assert (len(words), spans, parted) == (10, [(4, 6, "X")], 0)
+    assert text_words(text, "segments") == text_words(text)
+
+
+@pytest.mark.parametrize(
+    ("rows", "parting"),
+    [
+        ([["北", "京", "2", "0"], ["e\u0301"]], "characters"),
+        ([["北", "京", "20"]], "runs"),
+        ([["北", "京"], ["a"], ["，", "。"]], "runs"),
+        ([["北京"], ["a", "b"]], "segments"),
+        ([["北", "京"], ["iPhone", "手机"]], "segments"),
+        ([["The", "end", "."]], "runs"),
+        ([["a", "", "b", "\u200b"], []], "characters"),
+        ([], "runs"),
+    ],
+)
+def test_words_show_how_their_texts_were_parted(rows, parting):
+    assert parting_of(rows) == parting
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs", "Z", "Cc"]), max_size=9), max_size=4))
+def test_a_text_is_parted_as_those_before_it(texts):
+    for parting in ("runs", "characters"):
+        rows = [[text[begin:end] for begin, end in text_words(text, parting)] for text in texts]
+        found = parting_of(rows)
+        assert [[text[begin:end] for begin, end in text_words(text, found)] for text in texts] == rows
 
 
 def test_a_span_that_cuts_a_word_parts_it():

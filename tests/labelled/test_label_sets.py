@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from unmask.errors import UnmaskError
-from unmask.labelled.labels import label_set, require_known, tag_set
+from unmask.labelled.labels import in_order_of, label_set, require_known, tag_set
 from unmask.labelled.records import Place, TaggedExample, TextExample
 
 
@@ -64,8 +64,22 @@ def test_tags_are_labels_of_words():
     assert label_set(examples) == tag_set(examples, "plain") == ("B-PER", "O")
     assert tag_set(examples, "bio") == ("B-PER", "I-PER", "O")
     assert tag_set(examples, "bioes") == ("B-PER", "E-PER", "I-PER", "O", "S-PER")
+    assert tag_set(examples, "bios") == ("B-PER", "I-PER", "O", "S-PER")
     with pytest.raises(UnmaskError, match="every record has the label 'O'"):
         tag_set([TaggedExample(("is",), ("O",), place)], "bio")
+
+
+def test_tags_without_types_have_an_O_only_where_a_word_is_outside() -> None:
+    place = Place("a.conll", 1, 1)
+    cut = TaggedExample(tuple("北京很大"), ("B", "E", "S", "S"), place)
+    assert tag_set([cut], "bmes") == ("B", "E", "M", "S")
+    assert tag_set([cut, TaggedExample(("a", "b"), ("O", "S"), place)], "bmes") == ("B", "E", "M", "O", "S")
+
+
+def test_the_same_labels_take_the_order_that_is_known() -> None:
+    assert in_order_of(("b", "a"), ("a", "b")) == ("b", "a")
+    for other in ((), ("b",), ("b", "a", "c"), ("b", "c")):
+        assert in_order_of(other, ("a", "b")) == ("a", "b")
 
 
 def test_unseen_labels_are_listed_each_with_its_first_place():

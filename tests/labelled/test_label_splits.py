@@ -80,6 +80,23 @@ def test_a_missing_shard_is_an_error_not_a_smaller_set(tmp_path: Path) -> None:
         read_table(str(tmp_path / "train"))
 
 
+def test_a_shard_that_is_there_twice_does_not_stand_for_one_that_is_missing(tmp_path: Path) -> None:
+    lines(tmp_path / "train-00000-of-00002.jsonl", rows(2))
+    parquet(tmp_path / "train-00000-of-00002.parquet", rows(2))
+    with pytest.raises(UnmaskError, match="there twice: train-00000-of-00002.jsonl"):
+        read_table(str(tmp_path / "train"))
+
+
+def test_a_gap_in_the_numbers_of_files_is_an_error(tmp_path: Path) -> None:
+    for at in (0, 2):
+        parquet(tmp_path / "train" / f"{at:04}.parquet", rows(2))
+    with pytest.raises(UnmaskError, match="2 files of the split are there, but their numbers go up to 2"):
+        read_table(str(tmp_path / "train"))
+    for year in (2021, 2023):
+        parquet(tmp_path / "years" / f"{year}.parquet", rows(2))
+    assert len(labels_of(tmp_path / "years")) == 4
+
+
 def test_a_split_in_two_forms_is_not_read_twice(tmp_path: Path) -> None:
     lines(tmp_path / "train.jsonl", rows(2))
     parquet(tmp_path / "train.parquet", rows(2))
@@ -111,6 +128,14 @@ def test_standard_input_is_read_as_json_lines(monkeypatch: pytest.MonkeyPatch) -
     data = "\ufeff" + "".join(json.dumps(row) + "\n" for row in rows(3))
     monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data.encode())))
     assert [example.text for example in read_texts("-", asked=True).examples] == ["text 0", "text 1", "text 2"]
+
+
+def test_standard_input_that_is_read_already_is_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(b'{"text": "a"}\n')))
+    assert len(read_texts("-", asked=True).examples) == 1
+    with pytest.raises(UnmaskError, match="none is left") as caught:
+        read_texts("-", asked=True)
+    assert "read once" in caught.value.do
 
 
 def test_what_is_bad_on_standard_input_is_named_by_its_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,7 +108,7 @@ def test_multiword_and_empty_tokens_of_conll_u_are_not_words(tmp_path):
         ("Ada\tB-PER\nwrote\tO\nRome\t\n", "1 columns, where others have 2 columns parted by tabs", "line 3, record 1"),
         ("a\tO\nAda\t\tB-PER\n\nx\tO\n", "3 columns", "line 2, record 1"),
         ("a\t\t\nb\tx\tO\nc\tx\tO\n", "1 columns", "line 1, record 1"),
-        ("Ada B-PER\nRome LOC\n", "'LOC' is not a tag of BIO", "line 2, record 1, word 2 'Rome'"),
+        ("Ada B-PER\nRome LOC\n", "'LOC' is not a tag of the scheme bio", "line 2, record 1, word 2 'Rome'"),
         ("", "there is no sentence", "a.conll"),
         ("\n# only\n\n-DOCSTART- O\n", "there is no sentence", "a.conll"),
         ("\n\n-DOCSTART- O\n", "there is no sentence", "a.conll"),

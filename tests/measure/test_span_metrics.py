@@ -15,25 +15,27 @@ from seqeval.metrics.sequence_labeling import get_entities, precision_recall_fsc
 from seqeval.metrics.v1 import precision_recall_fscore_support as strict_scores
 from seqeval.scheme import BILOU, IOB2, IOBES, Entities
 from sklearn.metrics import f1_score
+from tag_grammars import LETTERS, in_iobes, is_legal
 
+from unmask.config.tasks import SpanScheme
 from unmask.errors import UnmaskError
-from unmask.measure.spans import IllegalTag, Scheme, Span, illegal_tags, span_scores, spans, tag_scores
+from unmask.measure.spans import IllegalTag, Span, illegal_tags, span_scores, spans, tag_scores
 
 TYPES = ("PER", "LOC", "creative-work")
-ALPHABETS: dict[Scheme, list[str]] = {
-    "bio": ["O", *(f"{p}-{t}" for p, t in product("BI", TYPES))],
-    "bioes": ["O", *(f"{p}-{t}" for p, t in product("BIES", TYPES))],
+ALPHABETS: dict[SpanScheme, list[str]] = {
+    scheme: ["O", *(f"{p}-{t}" for p, t in product(letters, TYPES))]
+    for scheme, letters in LETTERS.items()  # type: ignore[misc]
 }
-THEIRS = {"bio": IOB2, "bioes": IOBES}
+THEIRS: dict[SpanScheme, type] = {"bio": IOB2, "bioes": IOBES, "bilou": BILOU}
 
 
-def pairs(scheme: Scheme) -> st.SearchStrategy[list[tuple[list[str], list[str]]]]:
+def pairs(scheme: SpanScheme) -> st.SearchStrategy[list[tuple[list[str], list[str]]]]:
     tag = st.sampled_from(ALPHABETS[scheme])
     row = st.lists(st.tuples(tag, tag), max_size=9).map(lambda both: ([t for t, _ in both], [p for _, p in both]))
     return st.lists(row, min_size=1, max_size=5)
 
 
-def compare(scheme: Scheme, mode: str, truth: list[list[str]], predicted: list[list[str]]) -> None:
+def compare(scheme: SpanScheme, mode: str, truth: list[list[str]], predicted: list[list[str]]) -> None:
     ours = span_scores(truth, predicted, scheme=scheme, mode=mode)  # type: ignore[arg-type]
     scores = strict_scores if mode == "strict" else precision_recall_fscore_support
     options = {"scheme": THEIRS[scheme]} if mode == "strict" else {}
@@ -49,29 +51,54 @@ def compare(scheme: Scheme, mode: str, truth: list[list[str]], predicted: list[l
         assert getattr(ours.counts, average)() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("mode", ["strict", "default"])
-@pytest.mark.parametrize("scheme", ["bio", "bioes"])
+@pytest.mark.parametrize(
+    ("scheme", "mode"), [(s, m) for s in THEIRS for m in ("strict", "default") if (s, m) != ("bilou", "default")]
+)
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
-def test_both_modes_agree_with_seqeval(scheme: Scheme, mode: str, data: st.DataObject) -> None:
+def test_both_modes_agree_with_seqeval(scheme: SpanScheme, mode: str, data: st.DataObject) -> None:
     rows = data.draw(pairs(scheme))
     compare(scheme, mode, [truth for truth, _ in rows], [predicted for _, predicted in rows])
 
 
-@pytest.mark.parametrize("scheme", ["bio", "bioes"])
-def test_every_short_sequence_has_the_spans_seqeval_finds(scheme: Scheme) -> None:
+@pytest.mark.parametrize("scheme", THEIRS)
+def test_every_short_sequence_has_the_spans_seqeval_finds(scheme: SpanScheme) -> None:
     alphabet = [tag for tag in ALPHABETS[scheme] if "creative" not in tag]
     rows = [list(row) for length in range(1, 4) for row in product(alphabet, repeat=length)]
-    lenient = [[Span(kind, begin, end + 1) for kind, begin, end in get_entities(row)] for row in rows]
+    lenient = [[Span(kind, begin, end + 1) for kind, begin, end in get_entities(in_iobes(row))] for row in rows]
     strict = [[Span(e.tag, e.start, e.end) for e in found] for found in Entities(rows, THEIRS[scheme]).entities]
     assert spans(rows, scheme=scheme, mode="default") == lenient
     assert spans(rows, scheme=scheme, mode="strict") == strict
 
 
-def test_bilou_is_read_as_bioes_under_other_letters() -> None:
-    rows = [list(row) for row in product(["O", "B-X", "I-X", "L-X", "U-X"], repeat=3)]
-    theirs = [[Span(e.tag, e.start, e.end) for e in found] for found in Entities(rows, BILOU).entities]
-    assert spans(rows, scheme="bioes") == theirs
+@pytest.mark.parametrize("scheme", ["bilou", "bmes", "bmewo"])
+@pytest.mark.parametrize("typed", [True, False])
+def test_other_letters_make_the_spans_that_those_of_bioes_make(scheme: SpanScheme, typed: bool) -> None:
+    """Letters alone too, as Chinese words are cut: B M E S."""
+    tags = [f"{p}-X" if typed else p for p in LETTERS[scheme]]
+    rows = [list(row) for row in product(["O", *tags], repeat=3)]
+    theirs = [[Span(e.tag, e.start, e.end) for e in found] for found in Entities(map(in_iobes, rows), IOBES).entities]
+    lenient = [[Span(kind, begin, end + 1) for kind, begin, end in get_entities(in_iobes(row))] for row in rows]
+    assert spans(rows, scheme=scheme) == spans(rows, scheme="bioes") == theirs
+    assert spans(rows, scheme=scheme, mode="default") == lenient
+    assert [not illegal_tags([row], scheme=scheme) for row in rows] == [is_legal(row, scheme) for row in rows]
+
+
+def test_in_bios_an_entity_of_one_word_is_S_and_the_last_of_several_has_no_letter_of_its_own() -> None:
+    rows = [list(row) for row in product(["O", "B-X", "I-X", "S-X", "I-Y"], repeat=3)]
+    whole = [row for row in rows if is_legal(row, "bios")]
+    assert spans(whole, scheme="bios") == spans(whole, scheme="bios", mode="default")
+    assert spans([["B-X", "I-X", "S-X"], ["B-X", "S-X", "O"]], scheme="bios") == [
+        [Span("X", 0, 2), Span("X", 2, 3)],
+        [Span("X", 1, 2)],
+    ]
+    for row in rows:
+        broken = illegal_tags([row], scheme="bios")
+        assert (
+            (not broken)
+            == (row in whole)
+            == (spans([row], scheme="bios") == spans([row], scheme="bios", mode="default"))
+        )
 
 
 def test_B150_strict_and_lenient_are_named_and_differ_where_a_span_begins_with_I() -> None:
@@ -120,9 +147,9 @@ def test_illegal_tags_are_counted_where_they_stand() -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    st.sampled_from(["bio", "bioes"]).flatmap(lambda s: st.tuples(st.just(s), st.lists(st.sampled_from(ALPHABETS[s]))))
+    st.sampled_from(list(ALPHABETS)).flatmap(lambda s: st.tuples(st.just(s), st.lists(st.sampled_from(ALPHABETS[s]))))
 )
-def test_tags_are_legal_exactly_where_both_modes_see_the_same(drawn: tuple[Scheme, list[str]]) -> None:
+def test_tags_are_legal_exactly_where_both_modes_see_the_same(drawn: tuple[SpanScheme, list[str]]) -> None:
     scheme, row = drawn
     same = spans([row], scheme=scheme) == spans([row], scheme=scheme, mode="default")
     assert same == (not illegal_tags([row], scheme=scheme))
@@ -134,14 +161,14 @@ def test_a_span_never_runs_into_the_next_sequence() -> None:
     assert spans(rows) == [[Span("A", 1, 2)], [], [], [Span("A", 0, 2)]]
 
 
-@pytest.mark.parametrize("tag", ["NN", "S-PER", "Bart", "b-PER", "", "O-PER", "B_PER"])
+@pytest.mark.parametrize("tag", ["NN", "S-PER", "Bart", "b-PER", "", "O-PER", "B_PER", "B-"])
 def test_a_tag_that_is_none_of_the_scheme_is_refused_by_name(tag: str) -> None:
     with pytest.raises(UnmaskError, match=re.escape(repr(tag))):
         span_scores([["O"]], [[tag]])
 
 
 def test_a_prefix_alone_is_a_span_without_a_type_as_in_seqeval() -> None:
-    assert spans([["B", "I", "O", "B-"]]) == [[Span("_", 0, 2), Span("_", 3, 4)]]
+    assert spans([["B", "I", "O", "B"]]) == [[Span("_", 0, 2), Span("_", 3, 4)]]
 
 
 def test_sequences_of_different_lengths_are_refused_by_number() -> None:

@@ -111,6 +111,14 @@ def test_a_network_s_gradients_are_those_of_the_written_out_matrices(name: str) 
         require_close(p.grad, gradient)
 
 
+def test_a_merged_matrix_is_rounded_once() -> None:
+    draw = torch.Generator().manual_seed(2)
+    layer = Adapted(Linear(64, 48), RANK, ALPHA, draw)
+    nn.init.normal_(layer.lora_B, generator=draw)
+    exact = layer.base.double() + ALPHA / RANK * layer.lora_B.double() @ layer.lora_A.double()
+    assert torch.equal(layer.merged().weight, exact.float())
+
+
 def test_adapters_begin_as_the_generator_says() -> None:
     one, same = (adapted_encoder(SMALL).state_dict() for _ in range(2))
     assert one.keys() == same.keys() and all(torch.equal(one[key], same[key]) for key in one)
@@ -128,6 +136,7 @@ def test_half_precision_rounds_the_network_not_the_adapters() -> None:
     assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in encoder.parameters() if p.requires_grad)
 
 
+@pytest.mark.slow  # importing torch's compiler takes seconds
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf:UserWarning")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
 def test_compiled_training_sees_the_adapters(monkeypatch: pytest.MonkeyPatch) -> None:

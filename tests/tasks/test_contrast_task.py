@@ -138,6 +138,12 @@ def test_what_is_nearer_than_an_answer_is_suspect() -> None:
     assert record.positives == ("answer", "far") and record.negatives == ("farther",)
 
 
+def test_the_answers_of_an_equal_query_bound_what_is_far_enough() -> None:
+    twice = replace(EVERYTHING, queries={"q": "query", "r": "query"}, relevant={"q": {"0": 1}, "r": {"4": 1}})
+    found = mine(twice, embed, Mining(count=9))  # type: ignore[arg-type]
+    assert [(one.positives, one.negatives) for one in found] == [(("answer",), ()), (("farther",), ())]
+
+
 def test_the_first_ranks_can_be_left_out_and_the_search_be_short() -> None:
     all_ = mined(Mining(count=9, margin=-2))
     for skip, left in enumerate((all_, all_, all_[1:], all_[2:])):  # rank 1 is the query itself

@@ -6,6 +6,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from unmask.config import (
     Task,
 )
 from unmask.errors import UnmaskError
+from unmask.inference.loaded import load
 from unmask.tasks.run import finetune
 from unmask.tasks.saved import TaskModel
 from unmask.tasks.tag import from_text
@@ -84,16 +86,32 @@ def matched(text: str, at: int) -> dict[str, Any]:
     return {"query": text, "positive": f"{text} {at}"}
 
 
+def paired(text: str, at: int) -> dict[str, Any]:
+    return {"text_a": text, "text_b": list(ODD.values())[-1 - at % len(ODD)], "label": LABELS[at % 3]}
+
+
+def alike(text: str, at: int) -> dict[str, Any]:
+    return {"sentence1": text, "sentence2": list(ODD.values())[-1 - at % len(ODD)], "score": at / 4}
+
+
+def scored(text: str, at: int) -> dict[str, Any]:
+    return {**matched(text, at), "negative": [f"of {at}"], "scores": [0.75, 0.25]}
+
+
 TASKS: dict[str, tuple[Task, Any]] = {
     "classify": (Classification(class_weights="balanced"), classified),
+    "pairs": (Classification(), paired),
     "labels": (Classification(multi_label=True), several),
     "regress": (Regression(), numbered),
+    "alike": (Regression(), alike),
     "tag": (Tagging(), tagged),
-    "crf": (Tagging(decoder="bilstm_crf"), tagged),
+    "crf": (Tagging(decoder="crf"), tagged),
+    "bilstm": (Tagging(decoder="bilstm_crf"), tagged),
     "answer": (Answering(stride=8), questioned),
     "rank": (Ranking(), ranked),
     "listwise": (Ranking(loss="listwise"), ranked),
     "contrast": (Contrast(), matched),
+    "distil": (Contrast(pooling="weighted", dimensions=(8,)), scored),
 }
 
 
@@ -120,9 +138,8 @@ def require_finite_files(folder: Path) -> None:
         raise AssertionError(f"{constant} was saved")
 
     for path in [*folder.rglob("*.json"), *folder.rglob("*.jsonl")]:
-        for line in (
-            path.read_text(encoding="utf-8").splitlines() if path.suffix == ".jsonl" else [path.read_text("utf-8")]
-        ):
+        text = path.read_text(encoding="utf-8")
+        for line in text.splitlines() if path.suffix == ".jsonl" else [text]:
             json.loads(line, parse_constant=refuse)
 
 
@@ -143,12 +160,13 @@ def test_odd_texts_are_learned_from_and_answered(name: str, model: Path, tmp_pat
     rows = [record(text, at) for at, text in enumerate(ODD.values())]
     tune(run_of(model, task, tmp_path, rows, rows), tmp_path)
     loaded = TaskModel.load(tmp_path / "run" / "model")
-    read = loaded.job.read(str(tmp_path / "dev.jsonl"))
-    together = loaded.answer(loaded.features(read.examples))
-    if name == "contrast":
+    examples = loaded.job.read(str(tmp_path / "dev.jsonl")).examples
+    if isinstance(task, Contrast):
+        (block,) = load(tmp_path / "run" / "model").stream(ODD.values())
+        np.testing.assert_allclose(np.linalg.norm(block.vectors_ND, axis=1), np.ones(len(ODD)), atol=1e-5)
         return
-    assert len(together.predictions) == len(ODD)
-    for example, said in zip(read.examples, together.predictions, strict=True):
+    together = loaded.answer(loaded.features(examples)).predictions
+    for _, example, said in zip(ODD, examples, together, strict=True):
         assert np.isfinite(numbers_in(said)).all()
         (alone,) = loaded.answer(loaded.features([example])).predictions
         np.testing.assert_allclose(numbers_in(alone), numbers_in(said), atol=1e-4)
@@ -166,7 +184,7 @@ def test_a_dev_file_of_one_record_gives_no_figure_that_is_not_a_number(name: str
 def test_one_record_is_learned_from_or_refused_with_its_file(name: str, model: Path, tmp_path: Path) -> None:
     task, record = TASKS[name]
     run = run_of(model, task, tmp_path, [record("the only text", 1)], [])
-    if name == "classify":
+    if name in ("classify", "pairs"):
         with pytest.raises(UnmaskError, match="nothing to learn") as caught:
             tune(run, tmp_path)
         assert "train.jsonl" in str(caught.value)
@@ -210,13 +228,48 @@ def test_equal_numbers_are_learned_and_no_correlation_is_invented(value: float, 
     assert "spearman" not in json.loads((tmp_path / "run" / "eval.json").read_text())["dev"]
 
 
-def test_odd_labels_come_back_as_they_were_given(model: Path, tmp_path: Path) -> None:
-    rows = [classified(f"text {at}", at) for at in range(9)]
-    tune(run_of(model, Classification(), tmp_path, rows, rows), tmp_path)
-    loaded = TaskModel.load(tmp_path / "run" / "model")
-    assert set(loaded.job.task.labels) == set(LABELS)
-    read = loaded.job.read(str(tmp_path / "dev.jsonl"), asked=True)
-    assert {said.label for said in loaded.answer(loaded.features(read.examples)).predictions} <= set(LABELS)
+@pytest.mark.parametrize("name", ["classify", "pairs", "labels", "tag", "crf", "bilstm"])
+def test_odd_labels_come_back_as_they_were_given(name: str, model: Path, tmp_path: Path) -> None:
+    task, record = TASKS[name]
+    rows = [record(f"text {at}", at) for at in range(9)]
+    tune(run_of(model, task, tmp_path, rows, rows), tmp_path)
+    folder = tmp_path / "run" / "model"
+    loaded, names = TaskModel.load(folder), json.loads((folder / "config.json").read_text("utf-8"))["id2label"]
+    tags = {f"{letter}-{entity}" for letter in "BI" for entity in ENTITIES} | {"O"}
+    assert set(names.values()) == set(loaded.job.task.labels) == (tags if isinstance(task, Tagging) else set(LABELS))
+    examples = loaded.job.read(str(tmp_path / "dev.jsonl"), asked=True).examples
+    for said in loaded.answer(loaded.features(examples)).predictions:
+        if isinstance(task, Tagging):
+            assert set(said.tags) <= tags and {span.label for span in said.spans} <= set(ENTITIES)
+        else:
+            assert {said.label} <= set(LABELS) or set(said.label) <= set(LABELS)
+
+
+# What a file teaches in which everything is one and the same: None, something; else the words of the refusal.
+SAME: dict[str, tuple[str, dict[str, Any], str | None]] = {
+    "one label": ("classify", {"label": "only"}, "nothing to learn"),
+    "one label of pairs": ("pairs", {"label": "only"}, "nothing to learn"),
+    "the same labels": ("labels", {"labels": ["only"]}, None),
+    "no label ever": ("labels", {"labels": []}, "nothing to learn"),
+    "one tag": ("crf", {"tags": ["B-x"] * 3}, "nothing to learn"),
+    "never an answer": ("answer", {"answers": []}, None),
+    "texts that fit alone": ("rank", {"negative": []}, None),
+    "texts that fit alone, in lists": ("listwise", {"negative": []}, None),
+    "one pair": ("contrast", {"query": "the", "positive": "of"}, None),
+    "one text": ("contrast", {"query": "the", "positive": "the"}, None),
+}
+
+
+@pytest.mark.parametrize("case", SAME)
+def test_records_that_all_say_the_same_are_learned_or_refused_with_their_file(
+    case: str, model: Path, tmp_path: Path
+) -> None:
+    name, same, refused = SAME[case]
+    task, record = TASKS[name]
+    rows = [{**record(f"text {at}", at), **same} for at in range(6)]
+    with pytest.raises(UnmaskError, match=refused) if refused else nullcontext() as caught:
+        tune(run_of(model, task, tmp_path, rows, rows), tmp_path)
+    assert not refused or "train.jsonl" in str(caught.value)
 
 
 @pytest.mark.parametrize("scheme", ["bio", "plain"])
@@ -285,15 +338,6 @@ def test_an_answer_is_where_it_is_said_to_be_moved_there_or_refused_with_its_rec
         assert "train.jsonl, line 2, record 2" in str(error)
     else:
         assert answer["text"] == "the cat"
-
-
-def test_odd_pairs_are_answered(model: Path, tmp_path: Path) -> None:
-    odd = list(ODD.values())
-    rows = [{"text_a": one, "text_b": odd[-1 - at], "label": LABELS[at % 3]} for at, one in enumerate(odd)]
-    tune(run_of(model, Classification(), tmp_path, rows, rows[:1]), tmp_path)
-    loaded = TaskModel.load(tmp_path / "run" / "model")
-    said = loaded.answer(loaded.features(loaded.job.read(str(tmp_path / "train.jsonl")).examples)).predictions
-    assert len(said) == len(odd) and np.isfinite(numbers_in(said)).all()
 
 
 def test_records_on_standard_input_are_answered_like_those_of_a_file(model: Path, tmp_path: Path) -> None:

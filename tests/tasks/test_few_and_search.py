@@ -130,8 +130,9 @@ def test_the_best_trial_has_the_highest_score_and_one_without_is_last() -> None:
 
 
 def test_a_trial_begins_only_if_it_ends_in_time() -> None:
-    assert fits([], 1) and fits([30], 1) and fits([20, 20], 1) and not fits([31], 1) and not fits([20, 20, 20], 1)
-    assert fits([1e9], 0)
+    assert fits([], 1, 1) and fits([(30, 1)], 1, 1) and not fits([(31, 1)], 1, 1) and fits([(1e9, 1)], 9, 0)
+    assert not fits([(30, 1)], 2, 1), "twice the epochs take twice as long"
+    assert fits([(20, 2), (5, 1)], 3, 1) and not fits([(20, 2), (5, 1)], 4, 1), "no faster than the slowest"
 
 
 OTHERS = [[0.9, 0.5, 0.6, 0.7], [0.0, 0.6, 0.5, 0.8], [0.1, 0.7]]

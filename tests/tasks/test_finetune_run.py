@@ -131,12 +131,41 @@ def test_what_a_run_is_stands_in_its_folder(model: Path, tmp_path: Path) -> None
     assert found["result"]["status"] == "finished" and found["dev"]["records"] == 60
 
 
-def test_a_resumed_run_refuses_other_records(model: Path, tmp_path: Path) -> None:
-    run = settings(model, tmp_path, epochs=1.0)
+@pytest.mark.parametrize("which", ["train", "dev"])
+def test_a_resumed_run_refuses_other_records(model: Path, tmp_path: Path, which: str) -> None:
+    run = settings(model, tmp_path, epochs=0.2)
     tune(run, tmp_path / "run")
-    write(tmp_path / "train.jsonl", texts(200, 7))
-    with pytest.raises(UnmaskError, match="not those this run began with"):
+    write(tmp_path / f"{which}.jsonl", texts(200, 7))
+    with pytest.raises(UnmaskError, match=f"the {which} records.* not those this run began with") as caught:
         tune(run, tmp_path / "run")
+    assert f"{which}.jsonl" in str(caught.value)
+
+
+def test_a_resumed_run_refuses_other_settings_than_those_of_the_machine(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, epochs=0.2, lora_rank=2)
+    tune(run, tmp_path / "run")
+    for changes, words in (
+        ({"lora_alpha": 6.0}, "lora_alpha is 6.0, but the run in this folder began with 16.0"),
+        ({"lora_rank": 0}, "lora_rank is 0, but the run in this folder began with 2"),
+        ({"optimizer": AdamW(learning_rate=1e-4)}, "optimizer is .*0.0001.* began with .*0.003"),
+    ):
+        with pytest.raises(UnmaskError, match=words):
+            tune(replace(run, **changes), tmp_path / "run")  # type: ignore[arg-type]
+    tune(replace(run, keeping=Keeping(evaluations=1, keep_last=1)), tmp_path / "run")
+
+
+def test_a_run_in_which_nothing_learns_is_refused(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, dev="", task=Contrast(), frozen_layers=SMALL.num_hidden_layers)
+    write(tmp_path / "train.jsonl", [{"anchor": "a", "positive": "b"}, {"anchor": "c", "positive": "d"}])
+    with pytest.raises(UnmaskError, match="frozen_layers leaves nothing that learns"):
+        tune(run, tmp_path / "run")
+
+
+def test_settings_that_have_no_effect_are_named(model: Path, tmp_path: Path) -> None:
+    _, seen = tune(settings(model, tmp_path, dev="", epochs=0.1, patience=2, max_length=500), tmp_path / "run")
+    said = [record["message"] for record in seen if record["kind"] == "message"]
+    assert "Texts are read up to 64 tokens, the model's limit, not 500." in said
+    assert any("patience ends nothing" in line for line in said)
 
 
 def test_without_a_dev_set_the_last_checkpoint_is_taken_and_no_figure_is_invented(model: Path, tmp_path: Path) -> None:

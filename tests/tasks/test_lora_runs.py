@@ -57,6 +57,7 @@ def test_a_toy_task_is_learned_and_the_folder_answers_as_the_run_did(model: Path
     assert loaded.answer(loaded.features(read.examples)).metrics == pytest.approx(metrics)
 
 
+@pytest.mark.slow  # importing their library takes seconds
 def test_transformers_loads_the_folder_and_answers_as_the_network_with_its_adapters_did(
     model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -22,7 +22,7 @@ from unmask.nn.initial import initialise
 from unmask.tasks.dropout import learning
 from unmask.tasks.job import Job
 from unmask.tasks.jobs import job_of
-from unmask.tasks.network import build_network
+from unmask.tasks.network import build_network, load_start
 from unmask.tasks.run import finetune
 from unmask.text.shards import Corpus
 
@@ -66,7 +66,7 @@ def test_the_head_learns_with_the_dropout_of_the_run_and_is_saved_with_its_own(m
 
 def rates(run: FineTuning, job: Job) -> set[float]:
     """Of the encoder, and of the head before its outputs."""
-    net = build_network(run, job)
+    net = build_network(run, job, load_start(run))
     (head,) = (m for m in net.objective.modules() if isinstance(m, TaskHead))
     return {net.config.hidden_dropout_prob, head.dropout.p}
 
@@ -75,6 +75,8 @@ def test_a_place_without_dropout_gets_none() -> None:
     no_place = HeadShape(act=None, dropout=0.0)
     assert learning(SMALL, no_place, 0.2, Answering().kind)[1] == no_place
     assert learning(SMALL, no_place, 0.2, "tag")[1] == HeadShape(act=None, dropout=0.2)
+    with_a_place = HeadShape(act="gelu", normed=True, dropout=0.0)  # ModernBERT's head of answers
+    assert learning(SMALL, with_a_place, 0.2, Answering().kind)[1].dropout == 0.2
     both = HeadShape(dropout=0.3, input_dropout=-1.0)
     assert learning(SMALL, both, 0.2, "classify")[1] == HeadShape(dropout=0.2, input_dropout=0.2)
     assert learning(SMALL, both, -1.0, "classify") == (SMALL, both)

@@ -32,6 +32,8 @@ from unmask.labelled.records import Place, TaggedExample
 from unmask.labelled.tagged import read_tagged
 from unmask.tasks import answer, tag
 from unmask.tasks.classify import Classified
+from unmask.tasks.jobs import job_of
+from unmask.tasks.run import finetune
 from unmask.tasks.saved import TaskModel
 from unmask.text.aligned import AlignedEncoder
 
@@ -76,16 +78,16 @@ def told(folder: Path | TaskModel, path: Path, *, truth: bool = True) -> tuple[l
 # --- labels ------------------------------------------------------------------------------------------------------------
 def test_B144_a_model_s_own_labels_are_used_whichever_way_round_they_are(classifier: Path, tmp_path: Path) -> None:
     """transformers#9812: the condition on the label map was inverted. Tuned further for the same labels, a model begins
-    where it was; for labels in another order with a new head, and the order is told."""
+    where it was, whether or not they are named; for labels in another order with a new head, and the order is told."""
     path = write(tmp_path / "data.jsonl", texts(60, 5))
     assert TaskModel.load(classifier).job.task.labels == NAMES
     accuracy = told(classifier, path)[1]["accuracy"]
     frozen = settings(classifier, path, epochs=0.3, optimizer=AdamW(learning_rate=1e-12))
-    metrics, seen = tune(replace(frozen, task=Classification(labels=NAMES)), tmp_path / "same")
+    metrics, seen = tune(frozen, tmp_path / "same")
     first = next(record for record in seen if record["kind"] == "evaluation")
     assert accuracy > 0.9 and first["metrics"]["accuracy"] == metrics["accuracy"] == pytest.approx(accuracy)
     assert TaskModel.load(tmp_path / "same" / "model").job.task.labels == NAMES
-    _, seen = tune(frozen, tmp_path / "sorted")
+    _, seen = tune(replace(frozen, task=Classification(labels=NAMES[::-1])), tmp_path / "sorted")
     assert any(record.get("message") == "2 labels: bad news, good news" for record in seen)
     folders = (classifier, tmp_path / "same" / "model", tmp_path / "sorted" / "model")
     old, same, new = (load_file(folder / "model.safetensors")["classifier.weight"] for folder in folders)
@@ -145,21 +147,53 @@ def test_several_labels_go_from_lists_to_thresholds_and_back(model: Path, tmp_pa
 
 # --- numbers -----------------------------------------------------------------------------------------------------------
 def test_B143_B147_B148_a_number_from_a_csv_is_learned_kept_and_told_as_a_number(model: Path, tmp_path: Path) -> None:
-    """transformers#9393, simpletransformers#564, flair#2067: a label map was looked for, in training and when asked."""
+    """transformers#9393, simpletransformers#564, flair#2067: a label map was looked for, in training and when asked; and
+    what the number is was forgotten."""
     path = tmp_path / "train.csv"
     path.write_text("text,score\n" + "".join(f"{row['text']},{row['score'] / 3:.2f}\n" for row in texts(32, 9)))
     metrics, seen = tune(settings(model, path, task=Regression()), tmp_path / "run")
     assert "mean_squared_error" in metrics
     assert "train: column 'score' holds the number" in [record.get("message") for record in seen]
     folder = tmp_path / "run" / "model"
-    assert json.loads((folder / "unmask.json").read_text())["job"] == {"task": {"kind": "regress"}}
+    assert json.loads((folder / "unmask.json").read_text())["job"] == {"task": {"kind": "regress", "target": "score"}}
     theirs = hf.AutoConfig.from_pretrained(folder)
-    assert (theirs.num_labels, theirs.problem_type) == (1, "regression")
+    assert (theirs.num_labels, theirs.problem_type, theirs.id2label) == (1, "regression", {0: "score"})
+    assert "`score`" in (folder / "README.md").read_text(encoding="utf-8")
     new = write(tmp_path / "new.jsonl", [{"text": "the very good"}, {"text": ""}])
     said, nothing = told(folder, new, truth=False)
     assert len(said) == 2 and all(isinstance(one.label, float) and np.isfinite(one.label) for one in said)
-    assert [one.scores for one in said] == [{}, {}] and nothing == {}
+    assert [one.scores for one in said] == [{"score": one.label} for one in said] and nothing == {}
     assert told(folder, path)[1] == pytest.approx(metrics)
+
+
+def test_B148_a_number_keeps_its_name_whoever_gave_it(model: Path, tmp_path: Path) -> None:
+    """A column of any name, a person's own name for it, or a folder of others, where LABEL_0 is no name; and to transformers."""
+    path = tmp_path / "train.csv"
+    path.write_text("text,звёзды ⭐\n" + "".join(f"{row['text']},{row['score']}\n" for row in texts(16, 9)), "utf-8")
+    job = job_of(Regression(), {"label": "звёзды ⭐"})
+    assert job.begin(job.read(str(path))).task == Regression(target="звёзды ⭐")
+    named = job_of(Regression(target="stars"), {"label": "звёзды ⭐"})
+    folder, bare = tmp_path / "run" / "model", tmp_path / "bare"
+    finetune(
+        settings(model, path, task=named.task, epochs=1), tmp_path / "run",
+        columns={"label": "звёзды ⭐"}, view=lambda record: None,
+    )  # fmt: skip
+    (said,) = told(folder, write(tmp_path / "new.jsonl", [{"text": "the very good"}]), truth=False)[0]
+    pipeline = hf.pipeline("text-classification", str(folder), device="cpu")
+    assert pipeline("the very good") == [{"label": "stars", "score": pytest.approx(said.label, abs=1e-5)}]
+    assert said.scores == {"stars": said.label}
+    shutil.copytree(folder, bare)
+    for name in ("unmask.json", "manifest.json"):
+        (bare / name).unlink()
+    assert [TaskModel.load(one).job.task for one in (folder, bare)] == [Regression(target="stars")] * 2
+    about = json.loads((bare / "config.json").read_text(encoding="utf-8"))
+    unnamed = {**about, "id2label": {"0": "LABEL_0"}, "label2id": {"LABEL_0": 0}}
+    (bare / "config.json").write_text(json.dumps(unnamed), encoding="utf-8")
+    assert TaskModel.load(bare).job.task == Regression()
+    (folder / "manifest.json").unlink()
+    shutil.copyfile(bare / "config.json", folder / "config.json")
+    with pytest.raises(UnmaskError, match=r"names the labels \['LABEL_0'\], but unmask.json \['stars'\]"):
+        TaskModel.load(folder)
 
 
 # --- lengths and odd texts ---------------------------------------------------------------------------------------------

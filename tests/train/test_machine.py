@@ -10,7 +10,16 @@ import torch
 
 from unmask.config import Machine
 from unmask.errors import UnmaskError
-from unmask.train.machine import choose_device, choose_precision, describe, matmul_peak, mkl_on_amd, set_threads
+from unmask.train.machine import (
+    choose_device,
+    choose_precision,
+    describe,
+    has_bf16,
+    matmul_peak,
+    mkl_on_amd,
+    set_threads,
+)
+from unmask.train.muon import orthogonal
 
 
 def test_auto_takes_what_is_there() -> None:
@@ -32,9 +41,22 @@ def test_a_cpu_computes_in_fp32_unless_asked() -> None:
 def test_emulated_precision_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UnmaskError, match="fp16"):
         choose_precision(Machine(precision="fp16"), torch.device("cpu"))
-    monkeypatch.setattr("unmask.train.machine._cpu_has_bf16", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     with pytest.raises(UnmaskError, match="bf16"):
         choose_precision(Machine(precision="bf16"), torch.device("cpu"))
+
+
+def test_all_that_asks_for_bf16_gets_the_same_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever oneDNN calls supported: an avx512 processor without bf16 emulates it, slower than fp32."""
+    cpu, asked = torch.device("cpu"), torch.eye(4)[None] * torch.tensor([1.0, 2.0, 3.0, 4.0])
+    for there in (False, True):
+        monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda there=there: there)
+        monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
+        assert has_bf16(cpu) is there
+        assert torch.equal(orthogonal(asked), orthogonal(asked, torch.bfloat16 if there else torch.float32))
+    assert choose_precision(Machine(precision="bf16"), cpu) == torch.bfloat16
+    assert not torch.equal(orthogonal(asked, torch.bfloat16), orthogonal(asked, torch.float32))
 
 
 def test_threads_are_set_and_returned() -> None:

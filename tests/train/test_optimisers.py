@@ -129,7 +129,7 @@ def torchs_muon(settings: config.Muon, steps: int) -> dict[str, Tensor]:
 
 def test_muon_is_torchs_muon_with_adamw_for_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """torch's iteration works in bf16, so ours does too here; what remains is the order of additions, in steps of 1/256."""
-    monkeypatch.setattr("unmask.train.muon._has_bf16", lambda _: True)
+    monkeypatch.setattr("unmask.train.muon.has_bf16", lambda _: True)
     settings = config.Muon(learning_rate=1e-3, weight_decay=0.1)
     close(train(settings, 4, {"square": 1, "tall": 1, "wide": 1}), torchs_muon(settings, 4), 2e-5)
 
@@ -148,7 +148,7 @@ def test_muons_fp32_iteration_is_the_same_polynomial_of_each_matrix_alone() -> N
 
 
 def test_muon_takes_queries_keys_and_values_as_three_matrices(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("unmask.train.muon._has_bf16", lambda _: False)
+    monkeypatch.setattr("unmask.train.muon.has_bf16", lambda _: False)
     settings = config.Muon(learning_rate=0.1, weight_decay=0.0)
     whole = train(settings, 1, {"tall": 3})["tall"] - parameters()["tall"]
     for part, gradient in zip(whole.split(8), gradients(0)["tall"].split(8), strict=True):

@@ -15,10 +15,10 @@ from small_runs import ignore, result, small_run
 from unmask import road
 from unmask.config import AdamW, Keeping, Linear, Machine, RunConfig, Steps
 from unmask.errors import UnmaskError
-from unmask.train.machine import _cpu_has_bf16, autocast
+from unmask.train.machine import autocast, has_bf16
 
 CPU, BF16 = torch.device("cpu"), torch.bfloat16
-needs_bf16 = pytest.mark.skipif(not _cpu_has_bf16(), reason="this CPU has no bf16 and would only emulate it")
+needs_bf16 = pytest.mark.skipif(not has_bf16(CPU), reason="this CPU has no bf16 and would only emulate it")
 
 
 def run_in(small_corpus: Path, precision: Any) -> RunConfig:

@@ -64,3 +64,20 @@ def test_a_script_that_is_not_ours_is_refused(tmp_path: Path) -> None:
     document, console = opened(page, tmp_path / "profile")
     assert "<title>run" in document
     assert "Content Security Policy" in console
+
+
+@pytest.mark.skipif(
+    BROWSER is None, reason="needs a browser: none of chromium, chromium-browser, google-chrome is installed"
+)
+def test_a_confusion_of_many_long_labels_can_be_read(tmp_path: Path) -> None:
+    names = [f"cash_withdrawal_not_recognised_by_the_app_{at:02d}" for at in range(24)]
+    dev = {"records": 24, "confusion": {"labels": names, "counts": [[int(a == b) for a in names] for b in names]}}
+    page = write_report(write_run(tmp_path / "run", [step(1)], dev=dev))
+    text = page.read_text(encoding="utf-8")
+    policy = text[text.index("<meta http-equiv") : text.index("<meta name")]
+    measure = "Math.max(...[...document.querySelectorAll('.confusion tbody tr')].map((row) => row.offsetHeight))"
+    text = text.replace(policy, "").replace("</body>", f"<script>document.title = {measure}</script></body>")
+    page.write_text(text, encoding="utf-8")
+    document, _ = opened(page, tmp_path / "profile")
+    height = int(document.split("<title>")[1].split("</title>")[0])
+    assert 20 < height < 80, "names of rows are not pressed to a letter a line"

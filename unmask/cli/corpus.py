@@ -21,6 +21,7 @@ from unmask.cli.options import (
 )
 
 if TYPE_CHECKING:
+    from unmask.cli.console import Console
     from unmask.text.tokenizer import Tokenizer
 
 app = typer.Typer(no_args_is_help=True, help="Turn text into token shards, and look at them.")
@@ -66,17 +67,23 @@ def build(
     with Console() as console:
         about = build_corpus(sources, out, Tokenizer.load(tokenizer), options, workers=workers, progress=console)
         show(console, out, about)
-        unknown = about["report"]["text"]["unknown_token_share"]
-        if unknown > 0.05:
-            console.warn(
-                f"{unknown:.0%} of the tokens are unknown to this tokenizer: was it trained for such text, and with enough "
-                "characters (`tokenizer train --limit-alphabet`)?"
-            )
-        if not about["splits"]["heldout"]["documents"]:
-            console.warn("no document is held out, and a run needs some: --separator blank makes one of each paragraph")
-            return
-        goal = _goal_for(Tokenizer.load(tokenizer), chinese=segmenter != "none")
-        console.say(f"\nNext: {command('pretrain', *goal, '--corpus', out, '--out', 'runs/first')}")
+        if _fit_for_a_run(console, about):
+            goal = _goal_for(Tokenizer.load(tokenizer), chinese=segmenter != "none")
+            console.say(f"\nNext: {command('pretrain', *goal, '--corpus', out, '--out', 'runs/first')}")
+
+
+def _fit_for_a_run(console: Console, about: dict[str, Any]) -> bool:
+    """False for a corpus without held-out documents; warns of that, and of a tokenizer that does not suit the text."""
+    unknown = about["report"]["text"]["unknown_token_share"]
+    if unknown > 0.05:
+        console.warn(
+            f"{unknown:.0%} of the tokens are unknown to this tokenizer: was it trained for such text, and with enough "
+            "characters (`tokenizer train --limit-alphabet`)?"
+        )
+    if not about["splits"]["heldout"]["documents"]:
+        console.warn("no document is held out, and a run needs some: --separator blank makes one of each paragraph")
+        return False
+    return True
 
 
 def _goal_for(tokenizer: Tokenizer, *, chinese: bool) -> list[str]:

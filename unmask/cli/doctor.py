@@ -27,49 +27,56 @@ def doctor(
 
     Example: unmask doctor --bench
     """
-    import importlib.metadata
-    import importlib.util
-    import platform
-    import shutil
-
     from unmask.cli.console import Console
     from unmask.config import Machine
-    from unmask.train.machine import choose_device, choose_precision, describe, set_threads
+    from unmask.train.machine import choose_device, set_threads
 
     with Console() as console:
         set_threads(Machine())
         device = choose_device(Machine())
-        free = shutil.disk_usage(".").free / 2**30
-        rows = [[name, str(value)] for name, value in describe(device).items()]
-        rows += [
-            ["free disk here, GiB", f"{free:.1f}"],
-            ["precision of a run (auto)", str(choose_precision(Machine(), device)).removeprefix("torch.")],
-        ]
-        console.table("Machine", rows)
-        names = ("unmask", "torch", "numpy", "tokenizers", "safetensors", "pyarrow")
-        console.table(
-            "Versions",
-            [["python", platform.python_version()], *([name, importlib.metadata.version(name)] for name in names)],
-        )
-        extras = {
-            "datasets": "hf:NAME sources",
-            "transformers": "loading our models elsewhere",
-        }
-        there = {
-            name: "installed" if importlib.util.find_spec(name) else f"not installed (pip install {name})"
-            for name in extras
-        }
-        console.table("Optional", [[name, use, there[name]] for name, use in extras.items()], ["package", "for", ""])
+        console.table("Machine", _machine(device))
+        console.table("Versions", _versions())
+        console.table("Optional", _optional(), ["package", "for", ""])
         if bench:
             _bench(console, device)
+
+
+def _machine(device: torch.device) -> list[list[str]]:
+    import shutil
+
+    from unmask.config import Machine
+    from unmask.train.machine import choose_precision, describe
+
+    return [
+        *([name, str(value)] for name, value in describe(device).items()),
+        ["free disk here, GiB", f"{shutil.disk_usage('.').free / 2**30:.1f}"],
+        ["precision of a run (auto)", str(choose_precision(Machine(), device)).removeprefix("torch.")],
+    ]
+
+
+def _versions() -> list[list[str]]:
+    import importlib.metadata
+    import platform
+
+    names = ("unmask", "torch", "numpy", "tokenizers", "safetensors", "pyarrow")
+    return [["python", platform.python_version()], *([name, importlib.metadata.version(name)] for name in names)]
+
+
+def _optional() -> list[list[str]]:
+    import importlib.util
+
+    uses = {"datasets": "hf:NAME sources", "transformers": "loading our models elsewhere"}
+    return [
+        [name, use, "installed" if importlib.util.find_spec(name) else f"not installed (pip install {name})"]
+        for name, use in uses.items()
+    ]
 
 
 def _bench(console: Console, device: torch.device) -> None:
     """The machine's speed at the products that training is made of, and what a run's share of peak is measured against."""
     import torch
 
-    from unmask.config import Machine
-    from unmask.train.machine import choose_precision, copy_speed, matmul_peak, mkl_on_amd, product_speed, products
+    from unmask.train.machine import copy_speed, has_bf16, matmul_peak, mkl_on_amd, product_speed, products
 
     threads, kernels = torch.get_num_threads(), products(device, torch.float32)
     counts = sorted({1, threads}) if device.type == "cpu" else [threads]
@@ -89,7 +96,7 @@ def _bench(console: Console, device: torch.device) -> None:
     heads = [f"{name}, {count} thread{'s' * (count > 1)}" for name in kernels for count in counts]
     console.table("Matrix products in fp32, GFLOP/s", rows, ["hidden size", "product", *heads])
     peaks = {"float32": matmul_peak(device, torch.float32, 1.0)}
-    if choose_precision(Machine(), device) == torch.bfloat16 or torch.ops.mkldnn._is_mkldnn_bf16_supported():
+    if has_bf16(device):
         peaks["bfloat16"] = matmul_peak(device, torch.bfloat16, 1.0)
     found = [[f"peak in {name}", f"{speed / 1e9:.0f} GFLOP/s"] for name, speed in peaks.items()]
     console.table("What a run's share of peak is of", [*found, ["memory copy", f"{copy_speed(device) / 1e9:.0f} GB/s"]])

@@ -20,7 +20,14 @@ def export(
             "--out", "-o", help="Folder of the model; an existing model there is replaced.", show_default=False
         ),
     ],
-    checkpoint: Annotated[str, typer.Option("--checkpoint", help="last, best (held-out loss) or a step.")] = "last",
+    checkpoint: Annotated[
+        str,
+        typer.Option(
+            "--checkpoint",
+            help="last, best (held-out loss) or a step. A fine-tuning run keeps the model of its best one only.",
+            show_default="last; best of a fine-tuning run",
+        ),
+    ] = "",
     kind: Annotated[
         str, typer.Option("--format", help="huggingface, or onnx (a graph for other runtimes).")
     ] = "huggingface",
@@ -40,20 +47,26 @@ def export(
 ) -> None:
     """Write a Hugging Face folder from a checkpoint of a run, or an ONNX folder from a run or a model.
 
+    Of a fine-tuning run it is the model that the run kept.
+
     Example: unmask export runs/first --checkpoint best --out best-model
 
     Example: unmask export best-model --format onnx --int8 --out best-model-onnx
 
-    Example: unmask export runs/finetune/model --format onnx --out classifier-onnx
+    Example: unmask export runs/finetune --format onnx --out classifier-onnx
     """
     from unmask import road
     from unmask.cli.console import Console
     from unmask.errors import UnmaskError
+    from unmask.tasks import export as tuned
 
     with Console() as console:
         match kind:
+            case "huggingface" if tuned.is_tuning(source):
+                tuned.export(source, out, checkpoint)
+                console.say(f"The run's model in {out}; its README.md says how to use it.")
             case "huggingface":
-                step = road.export(source, out, checkpoint)
+                step = road.export(source, out, checkpoint or "last")
                 console.say(
                     f"Model of step {step:,} in {out}; "
                     "transformers loads it with AutoModelForPreTraining or AutoModelForMaskedLM."
@@ -74,10 +87,10 @@ def _export_onnx(
 
     lines = SENTENCES if texts is None else _lines(texts)
     with tempfile.TemporaryDirectory(prefix="unmask-export-") as scratch:
-        model = _model_of(source)
+        model = _model_of(source, checkpoint)
         if model is None:
             model = Path(scratch) / "model"
-            road.export(source, model, checkpoint)
+            road.export(source, model, checkpoint or "last")
         report = export_onnx(model, out, head=head, int8=int8, texts=lines, progress=console)
     rows: list[list[object]] = [["fp32, worst difference from the model", f"{report.difference:.1e}"]]
     if report.cosine is not None:
@@ -90,17 +103,13 @@ def _export_onnx(
         console.say(f"Note: {note}.")
 
 
-def _model_of(source: Path) -> Path | None:
-    """The model folder that `source` is, or the one a fine-tuning run wrote in it; None: a checkpoint must become one."""
-    from unmask.train.journal import read_run
+def _model_of(source: Path, checkpoint: str) -> Path | None:
+    """The model folder that `source` is, or the one a fine-tuning run kept in it; None: a checkpoint must become one."""
+    from unmask.tasks.export import is_tuning, kept_model
 
     if any((source / name).exists() for name in ("config.json", "modules.json")):
         return source
-    try:
-        run = read_run(source).get("run")
-    except (OSError, ValueError, AttributeError):
-        return None  # road.export says what is wrong with the run
-    return source / "model" if isinstance(run, dict) and "task" in run else None
+    return kept_model(source, checkpoint) if is_tuning(source) else None
 
 
 def _lines(path: Path) -> list[str]:
@@ -120,8 +129,10 @@ def report(run: Annotated[Path, typer.Argument(help="Folder of the run.")]) -> N
     """Write report.html of a run anew, also while it is running."""
     from unmask import road
     from unmask.cli.console import Console
+    from unmask.tasks.export import is_tuning
     from unmask.train.report.page import write_report
 
-    road.read_settings(run)
+    if not is_tuning(run):
+        road.read_settings(run)
     with Console() as console:
         console.say(str(write_report(run)))

@@ -61,6 +61,9 @@ def mine(
         require_other(out, path)
     with Console() as console:
         collection = _collection(console, source, corpus, split, columns_of(map_ or []))
+        if not any(grade > 0 for judged in collection.relevant.values() for grade in judged.values()):
+            do = "judge one above 0, or name another --split"
+            raise UnmaskError("no query has a text that answers it", where=source, do=do)
         chosen = Mining(count=negatives, skip=skip, depth=depth, margin=margin)
         found = find(collection, folder_embedder(load(folder), progress=console), chosen, progress=console)
         write_file(out, "".join(_line(record) for record in found))
@@ -80,6 +83,8 @@ def _collection(console: Console, source: str, corpus: str, split: str, columns:
     else:
         read = read_ranked(source, columns=columns)
         collection = collection_of(read.examples)
+        if any(example.scores for example in read.examples):
+            console.warn("a teacher's scores are not kept: the texts that are found have none")
     parts: list[Collection | Read[RankedExample]] = [read]
     if corpus:
         more = read_documents(corpus)

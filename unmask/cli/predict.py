@@ -75,6 +75,12 @@ def evaluate(
     worst: Annotated[
         int, typer.Option("--worst", min=1, help="How many of them at most; right answers are left out.")
     ] = 100,
+    repair: Annotated[
+        str,
+        typer.Option(
+            "--repair", help="Entities whose tags break the scheme: begin, drop, error.", show_default="as in training"
+        ),
+    ] = "",
     split: Annotated[str, typer.Option("--split", help="Of a BEIR folder: whose qrels.")] = "test",
     rerank: Annotated[
         Path | None,
@@ -98,7 +104,7 @@ def evaluate(
         if is_collection(source):
             _search(console, folder, source, split, rerank)
             return
-        model, features = _prepare(folder, source, map_, max_length, console, asked=False)
+        model, features = _prepare(folder, source, map_, max_length, console, asked=False, repair=repair)
         if errors is not None and isinstance(model.job.task, Contrast):
             raise UnmaskError("vectors are not right or wrong one by one", where="--errors", do="leave it away")
         found = model.answer(features, progress=console)
@@ -165,13 +171,23 @@ def _search(console: Console, folder: Path, source: str, split: str, rerank: Pat
 
 
 def _prepare(
-    folder: Path, source: str, map_: list[str] | None, max_length: int, console: Console, *, asked: bool
+    folder: Path,
+    source: str,
+    map_: list[str] | None,
+    max_length: int,
+    console: Console,
+    *,
+    asked: bool,
+    repair: str = "",
 ) -> tuple[TaskModel, Features]:
+    from unmask import settings
     from unmask.config import Contrast
+    from unmask.config.tasks import Tagging
     from unmask.errors import UnmaskError
     from unmask.tasks.saved import TaskModel
 
-    model = TaskModel.load(folder, columns=columns_of(map_ or []), max_length=max_length)
+    how = settings.parse(Tagging, {"repair": repair}, where="--repair").repair if repair else None
+    model = TaskModel.load(folder, columns=columns_of(map_ or []), max_length=max_length, repair=how)
     if asked and isinstance(model.job.task, Contrast):
         raise UnmaskError("this model makes vectors", where=str(folder), do="use `unmask embed`")
     read = model.job.read(source, asked=asked)

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from unmask.cli.finetune import again
 from unmask.cli.options import command
@@ -15,13 +18,16 @@ from unmask.cli.options import command
 if TYPE_CHECKING:
     from unmask.cli.console import Console
     from unmask.config import FineTuning
+    from unmask.train.report.data import History
 
 ENDLESS = 1000  # trials at most where only minutes are given
+ENDS = ("finished", "given up", "diverged")
 
 
 @dataclass(frozen=True)
 class _Trial:
-    """One trial as it ended; only a finished one has metrics. `scores`: on the dev set, evaluation by evaluation."""
+    """One trial as it ended: finished, given up or diverged; only a finished one has metrics. `scores`: on the dev set,
+    evaluation by evaluation. `seconds`: all it took, with reading, evaluating and saving."""
 
     folder: Path
     run: FineTuning
@@ -30,56 +36,136 @@ class _Trial:
     scores: list[float]
     seconds: float
 
+    @property
+    def reached(self) -> float | None:
+        """The best score that training saw, where there is one."""
+        return max((score for score in self.scores[1:] if score >= -1), default=None)
+
 
 def search(
     console: Console, run: FineTuning, out: Path, columns: dict[str, str], trials: int = 0, minutes: float = 0.0
 ) -> None:
-    """So many trials, or as many as fit into so many minutes, each in a folder of its own. Goes on where it was stopped."""
-    from unmask.errors import UnmaskError
+    """So many trials, or as many as fit into so many minutes, each in a folder of its own. Goes on where it was stopped: a
+    trial that is over is taken as it is, whatever the minutes."""
     from unmask.tasks.search import fits, trial
+
+    _require_files(run, out)
+    found: list[_Trial] = []
+    for number in range(trials or ENDLESS):
+        chosen, folder = trial(run, number), out / f"trial{number:02d}"
+        one = _ended(chosen, folder, columns)
+        if one is None:
+            if not fits([(each.seconds, each.run.epochs) for each in found], chosen.epochs, minutes):
+                break
+            one = _try(console, chosen, folder, columns, [each.scores for each in found])
+        found.append(one)
+        _write(out, found)
+    _show(console, out, found)
+
+
+def _require_files(run: FineTuning, out: Path) -> None:
+    from unmask.errors import UnmaskError
+    from unmask.labelled.rows import STDIN
+    from unmask.train.journal import read_run
 
     if not run.dev:
         raise UnmaskError(
             "a search needs records to choose by", where="--search", do="give --dev, a labelled file of other records"
         )
-    found: list[_Trial] = []
-    for number in range(trials or ENDLESS):
-        if not fits([one.seconds for one in found], minutes):
-            break
-        others = [one.scores for one in found]
-        found.append(_try(console, trial(run, number), out / f"trial{number:02d}", columns, others))
-        _write(out, found)
-    _show(console, out, found)
+    if STDIN in (run.train, run.dev):
+        do = "write the records into a file and name that"
+        raise UnmaskError("every trial reads the records, and standard input can be read once", where=STDIN, do=do)
+    if read_run(out):
+        raise UnmaskError("there is a run in this folder", where=str(out), do="give the search another --out")
+
+
+def _ended(run: FineTuning, folder: Path, columns: dict[str, str]) -> _Trial | None:
+    """The trial in a folder, if it is this one and over."""
+    from unmask.errors import UnmaskError
+    from unmask.train.journal import read_run
+
+    if not _is_in(run, folder):
+        return None
+    data, history = read_run(folder), _history(folder)
+    if data["result"]["status"] not in ENDS:
+        return None
+    if data.get("columns", {}) != columns:
+        do = "give --map as before, or another --out"
+        raise UnmaskError("the trial in this folder read other columns", where=str(folder), do=do)
+    result = data["result"]
+    seconds = result.get("seconds", _seconds(history))  # a kill may have come before they were written
+    return _Trial(folder, run, result["status"], result["metrics"], _dev_scores(history), seconds)
 
 
 def _try(console: Console, run: FineTuning, folder: Path, columns: dict[str, str], others: list[list[float]]) -> _Trial:
-    """One trial. One that diverges or falls behind has lost, which is no reason to stop the search."""
-    from unmask.tasks.search import Unpromising, unpromising
+    """One trial, or the rest of it. One that diverges or falls behind has lost, which is no reason to stop the search."""
+    from unmask.tasks.search import Unpromising
     from unmask.train.step import Diverged
 
-    def watch(record: Mapping[str, Any]) -> None:
-        if record["kind"] == "evaluation" and unpromising(_history(folder)[0], others, run.keeping.evaluations):
-            raise Unpromising("behind the median of the trials before it")
-
-    status, metrics = "finished", dict[str, float]()
+    began = time.monotonic() - _seconds(_history(folder))
+    lost: dict[str, Any] = {}
     try:
-        watch({"kind": "evaluation"})  # was it given up already, before the search was stopped?
-        metrics = dict(again(console, run, folder, columns, watch))
+        if _is_in(run, folder):
+            _compare(run, folder, others)  # the search may have been stopped before this was written down
+        again(console, run, folder, columns, lambda record: _watch(record, run, folder, others))
     except Unpromising as error:
-        status = "given up"
+        lost = {"status": "given up", "why": error.what, "metrics": {}}
         console.note(f"{folder.name} is given up: {error.what}")
     except Diverged as error:
-        status = "diverged"
-        console.warn(f"{folder.name} is given up: {error.what}")
-    return _Trial(folder, run, status, metrics, *_history(folder))
+        lost = {"status": "diverged", "why": error.what, "metrics": {}}
+        console.warn(f"{folder.name} has diverged: {error.what}")
+    except typer.Exit:
+        console.say("Or go on with the whole search: give its command again.")
+        raise
+    _note(folder, lost | {"seconds": round(time.monotonic() - began, 1)})
+    ended = _ended(run, folder, columns)
+    assert ended is not None
+    return ended
 
 
-def _history(folder: Path) -> tuple[list[float], float]:
-    """Scores and seconds of a run, from what it wrote down."""
+def _note(folder: Path, more: Mapping[str, Any]) -> None:
+    """How the trial ended, in its own record and report, which said that it failed."""
+    from unmask.train.journal import read_run, update_run
+    from unmask.train.report.page import write_report
+
+    update_run(folder, result={**read_run(folder)["result"], **more})
+    write_report(folder)
+
+
+def _is_in(run: FineTuning, folder: Path) -> bool:
+    from unmask import settings
+    from unmask.train.journal import read_run
+
+    return bool(read_run(folder).get("run") == settings.plain(run))
+
+
+def _watch(record: Mapping[str, Any], run: FineTuning, folder: Path, others: list[list[float]]) -> None:
+    if record["kind"] == "evaluation":
+        _compare(run, folder, others)
+
+
+def _compare(run: FineTuning, folder: Path, others: list[list[float]]) -> None:
+    """Raises Unpromising for a trial that falls behind."""
+    from unmask.tasks.search import Unpromising, unpromising
+
+    history = _history(folder)
+    evaluations = min(run.keeping.evaluations, int(history.last_step.get("total_steps", 0)))  # one a step at most
+    if unpromising(_dev_scores(history), others, evaluations):
+        raise Unpromising("behind the median of the trials before it")
+
+
+def _history(folder: Path) -> History:
     from unmask.train.report.data import read_history
 
-    history = read_history(folder / "metrics.jsonl")
-    return history.evaluations.curve("score").mean.tolist(), history.last_step.get("seconds", 0.0)
+    return read_history(folder / "metrics.jsonl")
+
+
+def _dev_scores(history: History) -> list[float]:
+    return history.evaluations.curve("score").mean.tolist()
+
+
+def _seconds(history: History) -> float:
+    return history.last_step.get("seconds", 0.0)
 
 
 def _scores(found: list[_Trial]) -> tuple[str, list[float]]:
@@ -102,17 +188,20 @@ def _row(one: _Trial, score: float) -> dict[str, Any]:
 
 
 def _write(out: Path, found: list[_Trial]) -> None:
-    """search.json: every trial so far, with all its metrics."""
+    """search.json: every trial so far, with all its metrics; and a page that shows them."""
     from unmask.files import write_file
     from unmask.tasks.search import best
+    from unmask.train.report.trials import write_trials
 
     metric, scores = _scores(found)
     rows = [
-        _row(one, score) | {"metrics": {name: value for name, value in one.metrics.items() if math.isfinite(value)}}
+        _row(one, score) | {"reached": one.reached, "metrics": dict(one.metrics)}
         for one, score in zip(found, scores, strict=True)
     ]
-    data = {"metric": metric, "best": found[best(scores)].folder.name, "trials": rows}
+    scored = any(map(math.isfinite, scores))
+    data = {"metric": metric, "best": found[best(scores)].folder.name if scored else None, "trials": rows}
     write_file(out / "search.json", json.dumps(data, indent=1) + "\n")
+    write_trials(out, data)
 
 
 def _show(console: Console, out: Path, found: list[_Trial]) -> None:
@@ -130,6 +219,6 @@ def _show(console: Console, out: Path, found: list[_Trial]) -> None:
         f"{len(found)} trials, dev set, the best first", cells, [*list(rows[0])[:4], metric, "seconds", "status"]
     )
     winner = found[best(scores)].folder
-    console.say(f"\nBest: {winner / 'model'}   All trials: {out / 'search.json'}")
+    console.say(f"\nBest: {winner / 'model'}   All trials: {out / 'search.json'}   Report: {out / 'report.html'}")
     console.say("Its score was chosen as the highest of many: measure it on records that the search did not see.")
     console.say(f"Next: {command('evaluate', winner / 'model', 'TEST_FILE')}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +14,7 @@ from unmask.cli.options import Field, MaxDocument, Separator, SkipBad, Sources, 
 if TYPE_CHECKING:
     from unmask.cli.console import Console
     from unmask.text.documents import ReadOptions
+    from unmask.text.tokenizer import Tokenizer
 
 app = typer.Typer(no_args_is_help=True, help="Train, inspect and extend tokenizers.")
 
@@ -190,11 +191,7 @@ def extend(
         sample = texts(sources, read_options(field, separator, skip_bad, max_document), console)
         new, pieces = learn(old, sample, add, min_frequency=min_frequency)
         if model:
-            from unmask.hub.grow import grow_vocabulary
-
-            with tempfile.TemporaryDirectory() as temporary:
-                new.save(Path(temporary) / "tokenizer")
-                grow_vocabulary(folder, Path(temporary) / "tokenizer", pieces, out)
+            _grow(folder, new, pieces, out)
         else:
             new.save(out)
         rows = [
@@ -203,6 +200,15 @@ def extend(
         ]
         console.table(f"{len(pieces):,} new tokens, the first of them", rows, ["token", "was"])
         console.say(f"\n{'Model' if model else 'Tokenizer'} of {new.vocab_size:,} tokens in {out}")
+
+
+def _grow(model: Path, tokenizer: Tokenizer, pieces: Sequence[Sequence[int]], out: Path) -> None:
+    """The model with rows for what `tokenizer` has more, each made of `pieces` of the old one."""
+    from unmask.hub.grow import grow_vocabulary
+
+    with tempfile.TemporaryDirectory() as temporary:
+        tokenizer.save(Path(temporary) / "tokenizer")
+        grow_vocabulary(model, Path(temporary) / "tokenizer", pieces, out)
 
 
 def _require_place(out: Path) -> None:

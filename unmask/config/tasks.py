@@ -61,23 +61,31 @@ def _different(labels: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Regression:
-    """A text, or a pair of texts, to a number."""
+    """A text, or a pair of texts, to a number, which is called `target`; "": as its column in the training data."""
 
     kind: Literal["regress"] = "regress"
+    target: str = ""
+
+
+SpanScheme = Literal["bio", "bios", "bioes", "bilou", "bmes", "bmewo"]
+Scheme = Literal[SpanScheme, "plain"]
+Repair = Literal["begin", "drop", "error"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tagging:
     """Each word to one of `labels`.
 
-    `scheme` says how tags make spans: bio, bioes, or plain (each word on its own, as parts of speech). `decoder` linear
-    takes each word's best tag; crf the best allowed sequence of tags (Lafferty et al. 2001); bilstm_crf puts a
-    bidirectional LSTM between encoder and CRF (Huang et al. 2015).
+    `scheme` says how tags make spans by the letters they begin with, or plain (each word on its own, as parts of speech).
+    An entity whose tags break it begins and ends where it is, is dropped, or is an error (`repair`). `decoder` linear takes
+    each word's best tag; crf the best allowed sequence of tags (Lafferty et al. 2001); bilstm_crf puts a bidirectional LSTM
+    between encoder and CRF (Huang et al. 2015).
     """
 
     kind: Literal["tag"] = "tag"
     labels: tuple[str, ...] = ()
-    scheme: Literal["bio", "bioes", "plain"] = "bio"
+    scheme: Scheme = "bio"
+    repair: Repair = "begin"
     decoder: Literal["linear", "crf", "bilstm_crf"] = "linear"
 
     def __post_init__(self) -> None:
@@ -157,6 +165,7 @@ class FineTuning:
     frozen_layers: int = 0
     lora_rank: int = 0
     lora_alpha: float = 16.0
+    layer_mix: bool = False
     dropout: float = -1.0
     patience: int = 0
     per_label: int = 0

@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from unmask.errors import CannotWriteError, DamagedError, DiskError
 from unmask.files.failures import explained
@@ -48,14 +48,25 @@ def write_file(path: Path, data: str | bytes) -> None:
 
     Raises CannotWriteError and DiskError like `write_folder`.
     """
-    content = data.encode() if isinstance(data, str) else data
+    with write_stream(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+
+
+@contextmanager
+def write_stream(path: Path) -> Iterator[BinaryIO]:
+    """A file to fill piece by piece, for what is too much at once; it becomes `path`, like that of `write_file`, when the
+    block ends well, and is gone when the block raises."""
     with explained(path):
         path = _real(path)
         make_folder(path.parent)
+        if path.is_dir():
+            raise CannotWriteError(
+                "A folder stands where a file is needed.", where=str(path), do="Choose another name."
+            )
         temporary = path.parent / own_name("tmp", path.name)
         try:
             with open(temporary, "xb") as file:
-                file.write(content)
+                yield file
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)

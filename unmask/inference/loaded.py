@@ -91,14 +91,14 @@ def load(
             raise UnmaskError("a graph has its precision already", where="precision", do="leave it at fp32")
         case _:
             raise UnmaskError(f"unknown backend {backend!r}", where="backend", do="give torch or onnx")
-    return Loaded(ready, _text_encoder(config, layout), layout)
+    return Loaded(ready, _text_encoder(config, layout), layout, config.hidden_size)
 
 
 class Loaded:
     """A model with its tokenizer. Nothing that a call does changes it, so threads may share it."""
 
-    def __init__(self, backend: Backend, texts: TextEncoder, layout: SentenceLayout):
-        self.backend = backend
+    def __init__(self, backend: Backend, texts: TextEncoder, layout: SentenceLayout, hidden_size: int):
+        self.backend, self.hidden_size = backend, hidden_size
         self._texts, self._layout = texts, layout
 
     @property
@@ -129,7 +129,7 @@ class Loaded:
         prompt: str | None = None,
         progress: Progress = quiet,
     ) -> Vectors:
-        """[N, D] one vector for each text, in the order given; [0, 0] for none.
+        """[N, D] one vector for each text, in the order given; [0, D] for none.
 
         `pooling` (several are put side by side), `normalize` (to length 1) and `prompt` (put before each text; "" none)
         are the folder's own unless given; a folder that says nothing gets the mean over all tokens, special ones too,
@@ -186,7 +186,7 @@ class Loaded:
     def _block(self, texts: list[str], plan: _Plan, before: int, tell: Callable[[int], None]) -> Block:
         _require_texts(texts, before)
         tokens = self._texts.encode(texts, plan.prompt)
-        vectors_ND, done = np.zeros((0, 0), np.float32), 0
+        vectors_ND, done = np.empty((0, self.hidden_size * len(plan.pooling.modes)), np.float32), 0
         for chosen in token_batches(tokens.lengths_N, plan.batch_tokens):
             found = self.backend.pooled(TokenBatch(*tokens.gather(chosen)), plan.pooling, plan.layer)
             if not done:

@@ -5,6 +5,7 @@ Legend: T tokens of a batch, B texts, L longest, D numbers of a vector.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,7 +32,7 @@ class OnnxBackend:
     """A graph that gives hidden states. Calls may come from several threads."""
 
     def __init__(self, session: onnxruntime.InferenceSession, num_layers: int, where: Path):
-        self.session, self.num_layers, self.batch_tokens = session, num_layers, CPU_TOKENS
+        self.session, self.num_layers, self.batch_tokens, self.where = session, num_layers, CPU_TOKENS, str(where)
         self._inputs = [entry.name for entry in session.get_inputs()]
         outputs = [entry.name for entry in session.get_outputs()]
         strange = [name for name in self._inputs if name not in INPUTS]
@@ -40,7 +41,7 @@ class OnnxBackend:
                 f"the graph asks for {strange[0]!r}"
                 if strange
                 else f"the graph gives no {HIDDEN}, but {', '.join(outputs)}",
-                where=str(where),
+                where=self.where,
                 do="choose a graph that turns ids into hidden states: `unmask export MODEL --format onnx --head none` writes one",
             )
 
@@ -56,7 +57,7 @@ class OnnxBackend:
             raise UnmaskError(
                 "the folder has no model.onnx",
                 where=str(folder),
-                do=f"write one: unmask export {folder} --format onnx --out FOLDER",
+                do=f"write one: unmask export {folder} --format onnx --head none --out FOLDER",
             )
         _, config = read_config(read_json(folder / "config.json"), where=str(folder / "config.json"))
         session = open_session(path, threads or torch.get_num_threads())
@@ -74,8 +75,21 @@ class OnnxBackend:
         input_ids = np.zeros(real_BL.shape, np.int64)
         input_ids[real_BL] = batch.ids_T
         given = dict(zip(INPUTS, (input_ids, real_BL.astype(np.int64), np.zeros_like(input_ids)), strict=True))
-        hidden_BLD = self.session.run([HIDDEN], {name: given[name] for name in self._inputs})[0]
+        hidden_BLD = self._run({name: given[name] for name in self._inputs})
         with torch.inference_mode():
             hidden_TD, lengths_B = torch.from_numpy(hidden_BLD[real_BL]), torch.from_numpy(batch.lengths_B)
             vectors: NDArray[np.float32] = pool(hidden_TD, lengths_B, pooling).numpy()
         return vectors
+
+    def _run(self, given: Mapping[str, NDArray[np.int64]]) -> NDArray[np.float32]:
+        """[B, L, D]. A graph of others may take one size or another type only, or ask for more memory than there is."""
+        try:
+            hidden_BLD: NDArray[np.float32] = self.session.run([HIDDEN], given)[0]
+        except Exception as error:  # its errors share no class of their own
+            size = " × ".join(map(str, given["input_ids"].shape))
+            raise UnmaskError(
+                f"the graph can't compute {size} tokens: {str(error).strip()[:300]}",
+                where=self.where,
+                do="use a graph for any number and length of texts, such as `unmask export` writes, or shorter texts",
+            ) from None
+        return hidden_BLD

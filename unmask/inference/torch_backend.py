@@ -15,7 +15,7 @@ from unmask.inference.batches import CPU_TOKENS
 from unmask.nn.encoder import Encoder
 from unmask.nn.kernels.linear import pack
 from unmask.nn.pooling import Pooling, pool
-from unmask.train.machine import autocast
+from unmask.train.machine import autocast, has_bf16
 
 GPU_TOKENS = 32768
 PACKED_BYTES = 512 << 20  # of parameters: in a larger model 3 % of the time are not worth matrices that are there twice
@@ -53,10 +53,3 @@ class TorchBackend:
 
 def _bytes(encoder: Encoder) -> int:
     return sum(p.nbytes for p in encoder.parameters())
-
-
-def has_bf16(device: torch.device) -> bool:
-    """Not what oneDNN calls supported: that counts processors on which bf16 is slower than fp32."""
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported(including_emulation=False)
-    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())

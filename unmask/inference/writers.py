@@ -5,9 +5,8 @@ Legend: N texts, D numbers of a vector.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, Protocol
 
@@ -15,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.errors import UnmaskError
-from unmask.files import explained, make_folder, remove_leftovers
-from unmask.files.leftovers import own_name
+from unmask.files import remove_leftovers, write_stream
 from unmask.text.documents import Document
 
 DType = Literal["float32", "float16"]
@@ -46,7 +44,8 @@ def vector_writer(
         raise UnmaskError(f"unknown type {dtype!r}", where="dtype", do="give float32 or float16")
     if keep_text and path.suffix == ".npy":
         raise UnmaskError("a .npy file has no place for texts", where=str(path), do="write .parquet to keep them")
-    with _whole_or_not(path) as file:
+    remove_leftovers(path.resolve().parent)  # those of a large file are large
+    with write_stream(path) as file:
         writer: NpyWriter | ParquetWriter
         writer = NpyWriter(file, dtype) if path.suffix == ".npy" else ParquetWriter(file, dtype, keep_text, about or {})
         yield writer
@@ -137,25 +136,3 @@ def _narrowed(vectors_ND: NDArray[np.float32], dtype: DType) -> NDArray[Any]:
 def _require_rows(rows: int) -> None:
     if not rows:
         raise UnmaskError("there is no text to embed", do="check the sources and the field")
-
-
-@contextmanager
-def _whole_or_not(path: Path) -> Iterator[BinaryIO]:
-    """A file under a temporary name beside `path`, which becomes `path` when the block ends well."""
-    with explained(path):
-        path = path.resolve() if path.is_symlink() else path.absolute()
-        make_folder(path.parent)
-        remove_leftovers(path.parent)
-        if path.is_dir():
-            raise UnmaskError("there is a folder of this name", where=str(path), do="choose another name")
-        temporary = path.parent / own_name("tmp", path.name)
-        try:
-            with open(temporary, "xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(temporary, path)
-        except BaseException:
-            with suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from unmask.config.tasks import Scheme
 from unmask.errors import UnmaskError
 from unmask.labelled.records import Place, TaggedExample, TextExample
-from unmask.labelled.schemes import PREFIXES, Scheme
+from unmask.labelled.schemes import LETTERS, part_of
 
 Labelled = TextExample | TaggedExample
 SHOWN = 20  # unseen labels an error lists; it counts the rest
@@ -34,12 +35,22 @@ def label_set(examples: Sequence[Labelled]) -> tuple[str, ...]:
 
 
 def tag_set(examples: Sequence[TaggedExample], scheme: Scheme) -> tuple[str, ...]:
-    """Every tag the scheme has for the types that occur, sorted: I-PER too where training saw no name of two words."""
+    """Every tag the scheme has for the types that occur, sorted: I-PER too where training saw no name of two words.
+
+    O too; of tags without types only where it occurs: of text that is cut into words, each character is in one.
+    """
     found = label_set(examples)
     if scheme == "plain":
         return found
-    types = {tag[2:] for tag in found if tag != "O"}
-    return tuple(sorted({"O", *(f"{letter}-{label}" for letter in PREFIXES[scheme] for label in types)}))
+    types = {part_of(tag, scheme).label for tag in found if tag != "O"}
+    letters = [letter for letter in LETTERS[scheme] if letter]
+    tags = {f"{letter}-{label}" if label else letter for letter in letters for label in types}
+    return tuple(sorted(tags | ({"O"} if any(types) or "O" in found else set())))
+
+
+def in_order_of(known: Sequence[str], labels: tuple[str, ...]) -> tuple[str, ...]:
+    """The labels in the order of `known`, where these are the very same."""
+    return tuple(known) if sorted(known) == sorted(labels) else labels
 
 
 def require_known(examples: Sequence[Labelled], labels: Sequence[str], source: str) -> None:

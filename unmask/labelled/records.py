@@ -87,8 +87,10 @@ Record = TypeVar("Record")
 
 @dataclass(frozen=True)
 class Read(Generic[Record]):
-    """The records of a source, what was understood of its form (one sentence each), and doubts, counted."""
+    """The records of a source, what was understood of its form (one sentence each), doubts, counted, and what the column of
+    their numbers is called, where they have one."""
 
     examples: list[Record]
     understood: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    target: str = ""

@@ -103,6 +103,11 @@ def read_table(source: str) -> Table:
         rows = list(_rows(source, form, compression, reading, names))
     except DamagedInputError as error:
         raise UnmaskError(error.why, where=source, do=error.do) from error
+    if not rows and source == STDIN:
+        do = (
+            "pipe records into it; it can be read once, so name a file for what is read again (a dev set, several runs)"
+        )
+        raise UnmaskError("there is no record, or none is left, on standard input", where=source, do=do)
     if not rows:
         do = "the first row is taken as the names of the columns" if form in ("csv", "tsv") else "give at least one"
         raise UnmaskError("there is no record in it", where=source, do=do)

@@ -9,7 +9,7 @@ import numpy as np
 
 from unmask.errors import UnmaskError
 from unmask.labelled.records import Place
-from unmask.text.running_text import text_words
+from unmask.text.running_text import Parting, text_words
 
 Span = tuple[int, int, str]  # begin, end, type; characters are code points
 BEGINS = ("start", "begin", "start_offset", "start_idx", "start_char")
@@ -18,13 +18,15 @@ TYPES = ("label", "type", "entity", "entity_group", "tag")
 SURFACES = ("text", "word", "surface")
 
 
-def lay_over_words(text: str, spans: Sequence[Span], place: Place) -> tuple[list[tuple[int, int]], list[Span], int]:
+def lay_over_words(
+    text: str, spans: Sequence[Span], place: Place, parting: Parting = "runs"
+) -> tuple[list[tuple[int, int]], list[Span], int]:
     """The words of a text, the spans counted in words, and how many words were parted: a span that begins or ends inside a
     word parts it."""
     cuts = sorted({at for begin, end, _ in spans for at in (begin, end)})
     words: list[tuple[int, int]] = []
     parted = 0
-    for begin, end in text_words(text):
+    for begin, end in text_words(text, parting):
         edges = [begin, *(at for at in cuts if begin < at < end), end]
         words += zip(edges[:-1], edges[1:], strict=True)
         parted += len(edges) > 2

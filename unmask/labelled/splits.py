@@ -12,7 +12,9 @@ from pathlib import Path
 from unmask.errors import UnmaskError
 
 ENDINGS = (".parquet", ".jsonl", ".jsonl.gz", ".jsonl.zst", ".csv", ".csv.gz", ".csv.zst")
-SHARD = re.compile(r"(?P<split>.+)-\d{5}-of-(?P<count>\d{5})(-[0-9a-f]{16})?")  # older data sets end in a hash
+SHARD = re.compile(
+    r"(?P<split>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})(-[0-9a-f]{16})?"
+)  # older data sets end in a hash
 NUMBERED = re.compile(r"\d{4,5}")  # a folder for each split, its files counted
 
 
@@ -57,12 +59,18 @@ def _split(stem: str) -> str:
 
 
 def _require_whole(files: list[Path], source: str) -> None:
-    shards = [SHARD.fullmatch(_stem(file)) for file in files]
+    names, stems = ", ".join(file.name for file in files), [_stem(file) for file in files]
+    shards = [SHARD.fullmatch(stem) for stem in stems]
     counts = {int(shard["count"]) if shard else 0 for shard in shards}
     if counts <= {0}:
-        if len(files) > 1 and not all(NUMBERED.fullmatch(_stem(file)) for file in files):
-            names = ", ".join(file.name for file in files)
+        numbers = [int(stem) for stem in stems if NUMBERED.fullmatch(stem)]
+        if len(files) > 1 and len(set(numbers)) < len(files):
             raise UnmaskError(f"the split is there twice: {names}", where=source, do="name the file to read")
+        if numbers[:1] == [0] and len(numbers) <= numbers[-1]:
+            what = f"{len(numbers)} files of the split are there, but their numbers go up to {numbers[-1]}"
+            raise UnmaskError(what, where=source, do="get the missing files, or name one file")
+    elif len({shard["number"] for shard in shards if shard}) < len(files):
+        raise UnmaskError(f"files of the split are there twice: {names}", where=source, do="remove one of each two")
     elif counts != {len(files)}:
         told = ", ".join(map(str, sorted(counts)))
         what = f"{len(files)} files of the split are there, but their names count {told}"

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import get_args
 
+from unmask.config.tasks import Repair, Scheme
 from unmask.errors import UnmaskError
 from unmask.labelled.columns import (
     check_mapping,
@@ -21,9 +22,10 @@ from unmask.labelled.columns import (
 from unmask.labelled.conll import Sentence, read_columns
 from unmask.labelled.records import Place, Read, TaggedExample
 from unmask.labelled.rows import Doubts, Row, Table, form_of, read_table
-from unmask.labelled.schemes import Repair, Scheme, repaired, spans_to_tags
+from unmask.labelled.schemes import repaired, spans_to_tags
 from unmask.labelled.spans import lay_over_words, read_spans
 from unmask.labelled.texts import TEXTS
+from unmask.text.running_text import Parting, has_segments
 
 ROLES = ("words", "tags", "text", "spans")
 WORDS = ("tokens", "words", "token", "word")
@@ -32,6 +34,7 @@ PARTED = (
     "words that a span begins or ends in, read as parts here, but as whole words in a text without spans: scores may be"
     " better than predictions"
 )
+SEGMENTS = "Chinese texts, cut into single characters, though the model learned words of several: better give it words"
 SPANS = ("spans", "entities", "label", "labels", "annotations")
 
 
@@ -44,6 +47,7 @@ def read_tagged(
     names: Sequence[str] = (),
     repair: Repair = "begin",
     scheme: Scheme = "bio",
+    parting: Parting = "runs",
     asked: bool = False,
 ) -> Read[TaggedExample]:
     """Every sentence of a file.
@@ -53,7 +57,8 @@ def read_tagged(
     Any other file has a word a line (CoNLL), with `word_column` and `tag_column` counted from 0, or from the end below 0;
     `columns` may map words and tags to such numbers.
     `names` are what tags that are numbers stand for. `scheme` is the one of the tags; spans become tags of it. A broken
-    entity begins where it is, is dropped (`repair`), both counted, or is an error. `asked`: tags are not looked at.
+    entity begins where it is, is dropped (`repair`), both counted, or is an error. A text is cut into words by `parting`.
+    `asked`: tags are not looked at.
     """
     if repair not in get_args(Repair) or scheme not in get_args(Scheme):
         do = f"repair is {', '.join(get_args(Repair))}; scheme {', '.join(get_args(Scheme))}"
@@ -70,7 +75,7 @@ def read_tagged(
         return Read(made, understood, doubts.warnings)
     table = read_table(source)
     check_mapping(table, columns, ROLES)
-    make, said = _reader(table, columns, tuple(names), scheme, repair, asked, doubts)
+    make, said = _reader(table, columns, tuple(names), scheme, repair, parting, asked, doubts)
     made = [make(row) for row in table.rows]
     return Read(made, (*table.understood, *used(table, said)), (*table.warnings, *doubts.warnings))
 
@@ -101,6 +106,7 @@ def _reader(
     names: tuple[str, ...],
     scheme: Scheme,
     repair: Repair,
+    parting: Parting,
     asked: bool,
     doubts: Doubts,
 ) -> tuple[Callable[[Row], TaggedExample], dict[str, str | None]]:
@@ -119,7 +125,7 @@ def _reader(
     spans = None if asked else find_column(table, "spans", SPANS, columns)
     if spans is None and not asked:
         raise no_column(table, "none of the columns is known to hold the spans of the text", "spans")
-    return (lambda row: _from_text(row, text, spans, scheme, doubts)), {"text": text, "list of spans": spans}
+    return (lambda row: _from_text(row, text, spans, scheme, parting, doubts)), {"text": text, "list of spans": spans}
 
 
 def _is_words(value: object) -> bool:
@@ -167,10 +173,14 @@ def _tag(value: object, names: tuple[str, ...], where: str) -> str:
     raise UnmaskError(what, where=where, do=do)
 
 
-def _from_text(row: Row, column: str, span_column: str | None, scheme: Scheme, doubts: Doubts) -> TaggedExample:
+def _from_text(
+    row: Row, column: str, span_column: str | None, scheme: Scheme, parting: Parting, doubts: Doubts
+) -> TaggedExample:
     text = text_value(row, column)
     spans = [] if span_column is None else read_spans(value_of(row, span_column), text, row.place)
-    offsets, counted, parted = lay_over_words(text, spans, row.place)
+    offsets, counted, parted = lay_over_words(text, spans, row.place, parting)
+    if parting == "segments" and has_segments(text):
+        doubts.add(SEGMENTS, row.place)
     for _ in range(parted):
         doubts.add(PARTED, row.place)
     words = tuple(text[begin:end] for begin, end in offsets)

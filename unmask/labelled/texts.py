@@ -83,7 +83,8 @@ def read_texts(
         if not first or second == "":
             doubts.add("empty texts", row.place)
         examples.append(TextExample(first, second, label(row) if label else None, row.place))
-    return Read(examples, (*table.understood, *used(table, said)), (*table.warnings, *doubts.warnings))
+    understood, warnings = (*table.understood, *used(table, said)), (*table.warnings, *doubts.warnings)
+    return Read(examples, understood, warnings, target=said.get("number") or "")
 
 
 def _text_columns(table: Table, columns: Mapping[str, str]) -> tuple[str, str | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from unmask.batch import PackedBatch
 from unmask.loader import Batches, Cursor
 from unmask.nn.encoder import Encoder
-from unmask.objectives.base import Objective
+from unmask.objectives.base import Losses, Objective
 
-OVER_VOCABULARY = {"mlm", "causal", "infill"}  # losses whose exponential is a perplexity; a run has one of them at most
+# Losses whose exponential is a perplexity; a run has one of them at most, or one for each direction.
+OVER_VOCABULARY = ("mlm", "causal", "infill", "forward", "backward")
 
 
 def held_out_batches(batches: Batches, tokens: int) -> list[PackedBatch]:
@@ -45,27 +46,33 @@ def evaluating(encoder: Encoder, objective: Objective) -> Iterator[None]:
 
 
 def evaluate(encoder: Encoder, objective: Objective, batches: list[PackedBatch]) -> dict[str, Any]:
+    """`figures` of all batches."""
+    device = next(encoder.parameters()).device
+    with evaluating(encoder, objective):
+        return figures(objective(encoder, batch.to(device)) for batch in batches)
+
+
+def figures(found: Iterable[Losses]) -> dict[str, Any]:
     """Losses (nats), perplexity and accuracies over all batches: sums first, then one division.
 
     `loss` is the plain sum of the losses: a weight such as RTD's 50 decides what the gradient is made of, not how good a
-    model is. `perplexity` is that of the loss over the vocabulary; with RTD it is the generator's.
+    model is. `perplexity` is that of the loss over the vocabulary; with RTD it is the generator's, with two directions that
+    of the mean of both losses.
     """
-    device = next(encoder.parameters()).device
     total: dict[str, list[float]] = {}
     judged: dict[str, None] = {}  # losses that have right answers
-    with evaluating(encoder, objective):
-        for batch in batches:
-            for name, part in objective(encoder, batch.to(device)).items():
-                sums = total.setdefault(name, [0.0, 0.0, 0.0])
-                sums[0] += float(part.total)
-                sums[1] += part.count
-                if part.correct is not None:
-                    sums[2] += float(part.correct)
-                    judged[name] = None
+    for of_batch in found:
+        for name, part in of_batch.items():
+            sums = total.setdefault(name, [0.0, 0.0, 0.0])
+            sums[0] += float(part.total)
+            sums[1] += part.count
+            if part.correct is not None:
+                sums[2] += float(part.correct)
+                judged[name] = None
     losses = {name: sums[0] / max(1.0, sums[1]) for name, sums in total.items()}
     out: dict[str, Any] = {"loss": sum(losses.values()), "losses": losses}
-    for name in OVER_VOCABULARY & losses.keys():
-        out["perplexity"] = math.exp(min(losses[name], 700.0))
+    if wide := [losses[name] for name in OVER_VOCABULARY if name in losses]:
+        out["perplexity"] = math.exp(min(sum(wide) / len(wide), 700.0))
     out["accuracy"] = {name: total[name][2] / max(1.0, total[name][1]) for name in judged}
     return out
 

@@ -7,7 +7,7 @@ seqeval, with which both agree:
 - strict: only spans that follow the scheme: bio (IOB2) B I*, bioes (IOBES) B I* E or S. All else is no span.
 - default: lenient, as conlleval: a tag that cannot go on with the span before it begins a new one.
 
-bioes also reads BILOU: L is E, U is S. No spans at all, neither true nor predicted, is defined: F1 0.
+What the letters of each scheme mean: `labelled.schemes`. No spans at all, neither true nor predicted, is defined: F1 0.
 
 Legend: T tags of all sequences end to end, with an O behind each sequence; M spans.
 """
@@ -22,15 +22,16 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.config.tasks import SpanScheme
 from unmask.errors import UnmaskError
+from unmask.labelled.schemes import going_on, part_of
 from unmask.measure.classification import Ints, LabelCounts, accuracy, label_counts
 
 Mode = Literal["strict", "default"]
-Scheme = Literal["bio", "bioes"]
 Tags = Sequence[Sequence[str]]  # of each sequence, each word
 
+_ROLES = ("O", "B", "I", "E", "S")
 _O, _B, _I, _E, _S = range(5)
-_PREFIXES = {"bio": {"B": _B, "I": _I}, "bioes": {"B": _B, "I": _I, "E": _E, "S": _S, "L": _E, "U": _S}}
 
 
 class Span(NamedTuple):
@@ -55,7 +56,7 @@ class SpanScores:
     which has every type that any tag names. Primary: `counts.micro().f1`."""
 
     mode: Mode
-    scheme: Scheme
+    scheme: SpanScheme
     types: tuple[str, ...]
     counts: LabelCounts
     illegal_truth: list[IllegalTag]
@@ -76,7 +77,7 @@ class SpanScores:
         return found
 
 
-def span_scores(truth: Tags, predicted: Tags, *, scheme: Scheme = "bio", mode: Mode = "strict") -> SpanScores:
+def span_scores(truth: Tags, predicted: Tags, *, scheme: SpanScheme = "bio", mode: Mode = "strict") -> SpanScores:
     """Scores of the spans in `predicted`, which has as many tags in each sequence as `truth`.
 
     Raises UnmaskError for a tag that is none of the scheme, and for sequences of different lengths.
@@ -100,7 +101,7 @@ def span_scores(truth: Tags, predicted: Tags, *, scheme: Scheme = "bio", mode: M
     )
 
 
-def spans(tags: Tags, *, scheme: Scheme = "bio", mode: Mode = "strict") -> list[list[Span]]:
+def spans(tags: Tags, *, scheme: SpanScheme = "bio", mode: Mode = "strict") -> list[list[Span]]:
     """The spans of each sequence, in order."""
     alphabet = _Alphabet.of(tags, scheme)
     found = alphabet.read(tags).spans(scheme, mode)
@@ -113,9 +114,9 @@ def spans(tags: Tags, *, scheme: Scheme = "bio", mode: Mode = "strict") -> list[
     return rows
 
 
-def illegal_tags(tags: Tags, *, scheme: Scheme = "bio") -> list[IllegalTag]:
-    """The tags that break the scheme where they stand: an I or E that goes on with nothing, and in bioes a B or I that
-    nothing goes on with."""
+def illegal_tags(tags: Tags, *, scheme: SpanScheme = "bio") -> list[IllegalTag]:
+    """The tags that break the scheme where they stand: an I or E that goes on with nothing, and a B or I that nothing
+    goes on with though the scheme wants it."""
     return _places(tags, _Alphabet.of(tags, scheme).read(tags).illegal(scheme))
 
 
@@ -149,36 +150,39 @@ class _Found(NamedTuple):
 
 @dataclass(frozen=True)
 class _Read:
-    """Tags as numbers: prefixes, and types (-1 for O)."""
+    """Tags as numbers: roles, and types (-1 for O)."""
 
-    prefix_T: NDArray[np.int8]
+    role_T: NDArray[np.int8]
     type_T: Ints
 
     def segments(self) -> _Found:
         """Tags that go on with each other: I or E behind B or I of the same type. Both modes cut here."""
-        prefix, kind = self.prefix_T, self.type_T
-        onward = (prefix[1:] == _I) | (prefix[1:] == _E)
-        open_before = (prefix[:-1] == _B) | (prefix[:-1] == _I)
-        joined = np.zeros(len(prefix) + 1, bool)
+        role, kind = self.role_T, self.type_T
+        onward = (role[1:] == _I) | (role[1:] == _E)
+        open_before = (role[:-1] == _B) | (role[:-1] == _I)
+        joined = np.zeros(len(role) + 1, bool)
         joined[1:-1] = onward & open_before & (kind[1:] == kind[:-1])
-        inside = prefix != _O
+        inside = role != _O
         begins = np.flatnonzero(inside & ~joined[:-1])
         return _Found(begins, np.flatnonzero(inside & ~joined[1:]) + 1, kind[begins])
 
-    def spans(self, scheme: Scheme, mode: Mode) -> _Found:
+    def spans(self, scheme: SpanScheme, mode: Mode) -> _Found:
         found = self.segments()
         if mode == "default":
             return found
-        first, last = self.prefix_T[found.begin_M], self.prefix_T[found.end_M - 1]
-        kept = first == _B if scheme == "bio" else (first == _S) | ((first == _B) & (last == _E))
+        first = self.role_T[found.begin_M]
+        kept = ((first == _B) | (first == _S)) & ~self._unfinished(found, scheme)
         return _Found(*(part[kept] for part in found))
 
-    def illegal(self, scheme: Scheme) -> Ints:
+    def illegal(self, scheme: SpanScheme) -> Ints:
         found = self.segments()
-        first, last = self.prefix_T[found.begin_M], self.prefix_T[found.end_M - 1]
+        first = self.role_T[found.begin_M]
         headless = found.begin_M[(first == _I) | (first == _E)]
-        unclosed = found.end_M[(last == _B) | (last == _I)] - 1 if scheme == "bioes" else headless
-        return np.union1d(headless, unclosed)
+        return np.union1d(headless, found.end_M[self._unfinished(found, scheme)] - 1)
+
+    def _unfinished(self, found: _Found, scheme: SpanScheme) -> NDArray[np.bool_]:
+        """[M] whether a span ends where the scheme wants it to go on."""
+        return np.isin(self.role_T[found.end_M - 1], [_ROLES.index(role) for role in going_on(scheme)])
 
 
 @dataclass(frozen=True)
@@ -186,39 +190,31 @@ class _Alphabet:
     """Every tag there is, taken apart once, so that reading 600,000 words is one look-up each."""
 
     number: dict[str, int]
-    prefixes: NDArray[np.int8]
+    roles: NDArray[np.int8]
     kinds: Ints
     types: tuple[str, ...]
 
     @classmethod
-    def of(cls, tags: Iterable[Sequence[str]], scheme: Scheme) -> _Alphabet:
+    def of(cls, tags: Iterable[Sequence[str]], scheme: SpanScheme) -> _Alphabet:
         names = sorted(set(chain.from_iterable(tags)) | {"O"})
         parts = [_split(name, scheme) for name in names]
-        types = sorted({kind for prefix, kind in parts if prefix != _O})
+        types = sorted({kind for role, kind in parts if role != _O})
         place = {kind: i for i, kind in enumerate(types)}
-        kinds = [-1 if prefix == _O else place[kind] for prefix, kind in parts]
-        prefixes = np.array([prefix for prefix, _ in parts], np.int8)
-        return cls({name: i for i, name in enumerate(names)}, prefixes, np.array(kinds, np.int64), tuple(types))
+        kinds = [-1 if role == _O else place[kind] for role, kind in parts]
+        roles = np.array([role for role, _ in parts], np.int8)
+        return cls({name: i for i, name in enumerate(names)}, roles, np.array(kinds, np.int64), tuple(types))
 
     def read(self, tags: Tags) -> _Read:
         # The O behind each sequence keeps a span from running into the next one.
         names = chain.from_iterable(chain(row, ("O",)) for row in tags)
         at = np.fromiter(map(self.number.__getitem__, names), np.int64)
-        return _Read(self.prefixes[at], self.kinds[at])
+        return _Read(self.roles[at], self.kinds[at])
 
 
-def _split(tag: str, scheme: Scheme) -> tuple[int, str]:
-    """Prefix and type; the type of a bare prefix is "_", as in seqeval."""
-    if tag == "O":
-        return _O, ""
-    prefix, _, kind = tag.partition("-")
-    known = _PREFIXES[scheme]
-    if prefix not in known:
-        raise UnmaskError(
-            f"{tag!r} is not a tag of the scheme {scheme}: neither O nor {', '.join(f'{p}-…' for p in known)}",
-            do="take the scheme the tags are in: bio, bioes, or plain where each tag stands for itself",
-        )
-    return known[prefix], kind or "_"
+def _split(tag: str, scheme: SpanScheme) -> tuple[int, str]:
+    """Role and type; the type of a letter alone is "_", as in seqeval."""
+    role, kind = part_of(tag, scheme)
+    return _ROLES.index(role), "" if role == "O" else kind or "_"
 
 
 def _starts(tags: Tags) -> Ints:

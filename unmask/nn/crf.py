@@ -17,8 +17,9 @@ import torch
 from torch import Tensor, nn
 
 from unmask.batch import Layout
+from unmask.config.tasks import Scheme
 from unmask.errors import UnmaskError
-from unmask.labelled.schemes import PREFIXES, Scheme
+from unmask.labelled.schemes import going_on, part_of
 
 FORBIDDEN = -1e30  # in fp32 no sum of scores brings it back; -inf would make gradients NaN where no path leads to a tag
 
@@ -42,19 +43,19 @@ class Allowed(NamedTuple):
 
 
 def allowed_transitions(labels: Sequence[str], scheme: Scheme) -> Allowed:
-    """What a scheme allows. In bio, I-x follows B-x and I-x only. In bioes, I-x and E-x do, and nothing else follows these.
-    In plain, every tag follows every other.
+    """What a scheme allows. In bio, I-x follows B-x and I-x only. In bioes, and whatever has other letters for the same, I-x
+    and E-x do, and nothing else follows these. In bios, I-x alone follows B-x. In plain, every tag follows every other.
 
     UnmaskError for a label that is not the scheme's, and where none can stand alone: a text of one word would have no path.
     """
     count = len(labels)
     if scheme == "plain":
         return Allowed(*(torch.ones(size, dtype=torch.bool) for size in ((count,), (count, count), (count,))))
-    parts = [_parts(label, scheme) for label in labels]
-    goes_on = torch.tensor([prefix in ("I", "E") for prefix, _ in parts])
-    is_open = torch.tensor([prefix in ("B", "I") for prefix, _ in parts])
+    parts, unfinished = [part_of(label, scheme) for label in labels], going_on(scheme)
+    goes_on = torch.tensor([role in ("I", "E") for role, _ in parts])
+    is_open = torch.tensor([role in ("B", "I") for role, _ in parts])
     same = torch.tensor([[one == other for _, other in parts] for _, one in parts])
-    may_end = ~is_open if scheme == "bioes" else torch.ones_like(is_open)
+    may_end = torch.tensor([role not in unfinished for role, _ in parts])
     steps_KK = torch.where(goes_on, is_open[:, None] & same, may_end[:, None])
     if not (~goes_on & may_end).any():
         raise UnmaskError(
@@ -62,18 +63,6 @@ def allowed_transitions(labels: Sequence[str], scheme: Scheme) -> Allowed:
             do=f"use labels of the scheme {scheme} with O among them, or scheme=plain",
         )
     return Allowed(~goes_on, steps_KK, may_end)
-
-
-def _parts(label: str, scheme: Scheme) -> tuple[str, str]:
-    """What stands before the first hyphen, and the type behind it; the type may be missing."""
-    prefix, _, kind = label.partition("-")
-    known = tuple(PREFIXES[scheme])
-    if label != "O" and prefix not in known:
-        raise UnmaskError(
-            f"{label!r} is not a tag of the scheme {scheme}: neither O nor {', '.join(f'{p}-…' for p in known)}",
-            do="take the scheme the tags are in: bio, bioes, or plain where each tag stands for itself",
-        )
-    return prefix, kind
 
 
 class CRF(nn.Module):

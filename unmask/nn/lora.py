@@ -40,9 +40,10 @@ class Adapted(Linear):
 
     @torch.no_grad()
     def merged(self) -> Linear:
-        """The same layer with one matrix."""
+        """The same layer with one matrix, added up in double precision: a GPU that trains rounds products to 10 bits."""
         plain = Linear(self.in_features, self.out_features, bias=self.bias is not None, device="meta")
-        plain.weight = nn.Parameter(self.base + self.scale * (self.lora_B @ self.lora_A))
+        added = self.scale * (self.lora_B.double() @ self.lora_A.double())
+        plain.weight = nn.Parameter((self.base.double() + added).to(self.base))
         plain.bias = self.bias
         return plain
 

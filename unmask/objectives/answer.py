@@ -43,9 +43,9 @@ class AnswerObjective(Objective):
         logits = self._logits(layers[-1])
         return {side: self._score(logits[side], batch, batch.labels[side]) for side in SIDES}
 
-    def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
+    def outputs(self, layers: Sequence[Tensor], batch: PackedBatch) -> dict[str, Tensor]:
         """`start` and `end` [T], not normalised."""
-        return self._logits(encoder(batch))
+        return self._logits(layers[-1])
 
     def _logits(self, hidden_TD: Tensor) -> dict[str, Tensor]:
         """In fp32 also under autocast: in half the bits, neighbouring tokens would often be equally good."""

@@ -73,9 +73,19 @@ class Objective(nn.Module):
         """Sums with counts from what `states` gave, or from all of the encoder's layers."""
         raise AssertionError("every objective has a loss")
 
-    def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
-        """What a task answers, in fp32 and in the batch's order; only tasks that people ask have this."""
+    def outputs(self, layers: Sequence[Tensor], batch: PackedBatch) -> dict[str, Tensor]:
+        """What a task answers, from what `states` gave: fp32, in the batch's order; only tasks that people ask have this."""
         raise AssertionError("this objective answers nothing")
+
+    def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
+        """`outputs` of a batch."""
+        batch = batch.with_(read=self.reads(batch))
+        return self.outputs(self.states(encoder, batch), batch)
+
+    def judge(self, encoder: Encoder, batch: PackedBatch) -> tuple[Losses, dict[str, Tensor]]:
+        """Losses and `outputs` of a task's prepared batch, of one pass through the encoder."""
+        layers = self.states(encoder, batch)
+        return self.loss(encoder, layers, batch), self.outputs(layers, batch)
 
     def settle(self, encoder: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The encoder's tensors as they are used once training is over."""

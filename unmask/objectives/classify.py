@@ -64,7 +64,6 @@ class ClassifyObjective(Objective):
                 correct = None if self.training else (logits.argmax(-1) == value).sum()
         return {self.task.kind: Sum(total, value.numel(), correct)}
 
-    def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
+    def outputs(self, layers: Sequence[Tensor], batch: PackedBatch) -> dict[str, Tensor]:
         """`logits` [B, C]."""
-        batch = batch.with_(read=self.reads(batch))
-        return {"logits": self.head(self.states(encoder, batch)[-1], batch).float()}
+        return {"logits": self.head(layers[-1], batch).float()}

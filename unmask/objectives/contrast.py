@@ -70,9 +70,7 @@ class ContrastObjective(Objective):
         return batch.starts[:-1].long() if self.task.pooling == "cls" else None
 
     def begin(self, encoder: Encoder, batch: PackedBatch) -> tuple[PackedBatch, Losses]:
-        vectors_BD = self.vectors(encoder, batch)
-        with torch.autocast(vectors_BD.device.type, enabled=False):  # half the bits would merge near cosines
-            return batch, self._losses(vectors_BD, batch)
+        return batch, self._losses(self.vectors(encoder, batch), batch)
 
     def loss(self, encoder: Encoder, layers: Sequence[Tensor], batch: PackedBatch) -> Losses:
         return {}
@@ -80,6 +78,10 @@ class ContrastObjective(Objective):
     def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
         """`vectors` [B, D] of length 1."""
         return {"vectors": F.normalize(self.vectors(encoder, batch), dim=-1)}
+
+    def judge(self, encoder: Encoder, batch: PackedBatch) -> tuple[Losses, dict[str, Tensor]]:
+        vectors_BD = self.vectors(encoder, batch)
+        return self._losses(vectors_BD, batch), {"vectors": F.normalize(vectors_BD, dim=-1)}
 
     def vectors(self, encoder: Encoder, batch: PackedBatch) -> Tensor:
         """[B, D] in fp32, as pooled. Not more than `chunk_tokens` of the batch, or one sequence, are in memory at a time."""
@@ -98,6 +100,10 @@ class ContrastObjective(Objective):
         return pool(hidden_TD, batch.starts.diff().long(), self.pooling)
 
     def _losses(self, vectors_BD: Tensor, batch: PackedBatch) -> Losses:
+        with torch.autocast(vectors_BD.device.type, enabled=False):  # half the bits would merge near cosines
+            return self._sums(vectors_BD, batch)
+
+    def _sums(self, vectors_BD: Tensor, batch: PackedBatch) -> Losses:
         asked = _Asked.of(batch)
         contrast = divergence = vectors_BD.new_zeros(())
         for size in self.dimensions:  # Matryoshka: each is to serve on its own (Kusupati et al. 2022)

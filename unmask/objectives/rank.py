@@ -52,10 +52,9 @@ class RankObjective(Objective):
             total, correct = _listwise(score_B, value_B, own_QB)
         return {"rank": Sum(total, self.counts(batch)["rank"], None if self.training else correct)}
 
-    def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
+    def outputs(self, layers: Sequence[Tensor], batch: PackedBatch) -> dict[str, Tensor]:
         """`score` [B], which its sigmoid makes a probability where the loss was pointwise."""
-        batch = batch.with_(read=self.reads(batch))
-        return {"score": self._scores(self.states(encoder, batch), batch)}
+        return {"score": self._scores(layers, batch)}
 
     def _scores(self, layers: Sequence[Tensor], batch: PackedBatch) -> Tensor:
         out: Tensor = self.head(layers[-1], batch).float().squeeze(-1)

@@ -63,11 +63,10 @@ class TagObjective(Objective):
         correct = None if self.training else (self._best(scores_MK, batch, known_M) == value_M).sum()
         return {"tag": Sum(total, len(value_M), correct)}
 
-    def predict(self, encoder: Encoder, batch: PackedBatch) -> dict[str, Tensor]:
+    def outputs(self, layers: Sequence[Tensor], batch: PackedBatch) -> dict[str, Tensor]:
         """Of each word of `tag`: `scores` [W, K]; `tags` [W], the best tag, or with a CRF the tag on the best path; and
         `confidence` [W], that tag's probability, with a CRF over all paths."""
-        batch = batch.with_(read=self.reads(batch))
-        scores_WK = self._scores(self.states(encoder, batch)[-1], batch)
+        scores_WK = self._scores(layers[-1], batch)
         every = torch.arange(len(scores_WK), device=scores_WK.device)
         tags_W = self._best(scores_WK, batch, every)
         if self.crf is None or not len(every):

@@ -105,6 +105,8 @@ def _and_more(task: Task) -> str:
 
 
 def _labels(task: Task) -> str:
+    if isinstance(task, Regression) and task.target:
+        return f"The number is its `{task.target}`.\n\n"
     names = getattr(task, "labels", ())
     if not names:
         return ""

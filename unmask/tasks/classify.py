@@ -26,7 +26,8 @@ _CURVES, _POINTS, _CONFUSED = 3, 200, 100  # on the page; labels of the matrix t
 
 @dataclass(frozen=True)
 class Classified:
-    """What is said about a text: the label (or number, or labels), and the probability of each label."""
+    """What is said about a text: the label (or labels, or number), and the probability of each label, or the number under
+    its own name."""
 
     label: str | tuple[str, ...] | float
     scores: dict[str, float]
@@ -69,7 +70,8 @@ def class_weights(examples: Sequence[TextExample], task: Classification) -> list
 def decode(logits_NC: NDArray[np.floating], task: Task, thresholds: Sequence[float] | None = None) -> list[Classified]:
     """Answers in the order of the texts. `thresholds` of several labels, one each; 0.5 unless given."""
     if isinstance(task, Regression):
-        return [Classified(float(number), {}) for number in logits_NC[:, 0]]
+        numbers = map(float, logits_NC[:, 0])
+        return [Classified(number, {task.target: number} if task.target else {}) for number in numbers]
     if task.multi_label:
         scores_NC = 1 / (1 + np.exp(-np.clip(logits_NC.astype(np.float64), -700, 700)))
         limits = np.full(len(task.labels), 0.5) if thresholds is None else np.asarray(thresholds)

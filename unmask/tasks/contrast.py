@@ -190,13 +190,14 @@ def mine(
     place = {id: at for at, id in enumerate(collection.documents)}
     answering = defaultdict[int, set[int]](set)
     for id in asked:
-        answering[number(collection.queries[id])] |= {number(texts[place[name]]) for name in _answers(collection, id)}
+        answering[number(collection.queries[id])] |= {place[name] for name in _answers(collection, id)}
     records = []
     for row, id in enumerate(asked):
         positives = [place[name] for name in _answers(collection, id)]
-        lowest = float((documents_CD[positives] @ queries_QD[row]).min())
         query = number(collection.queries[id])
-        known = answering[query] | {query}
+        right = sorted(answering[query])
+        lowest = float((documents_CD[right] @ queries_QD[row]).min())
+        known = {query, *(number(texts[at]) for at in right)}
         negatives = _hardest(hits[row], texts, known, lowest - mining.margin, mining)
         answers_ = tuple(texts[at] for at in positives)
         records.append(RankedExample(collection.queries[id], answers_, negatives, Place("mined", 0, row + 1)))

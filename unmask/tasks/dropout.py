@@ -13,12 +13,13 @@ def learning(config: EncoderConfig, shape: HeadShape, rate: float, kind: str) ->
     """Encoder and head as they learn: with dropout at `rate` wherever they have one; below 0 with their own.
 
     A head has one before its outputs, whatever its rate was. Where a rate of 0 stands before the dense layer, or in a head
-    of answers, the published class has none there, and none is put there.
+    of answers without a dense layer, the published class has none there, and none is put there.
     """
     if rate < 0:
         return config, shape
     config = replace(config, hidden_dropout_prob=rate, attention_probs_dropout_prob=rate)
-    last = 0.0 if kind == "answer" and shape.dropout == 0 else rate
+    none_there = kind == "answer" and shape.act is None and shape.dropout == 0
+    last = 0.0 if none_there else rate
     return config, replace(shape, dropout=last, input_dropout=rate if shape.input_dropout else 0.0)
 
 

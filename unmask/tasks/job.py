@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from unmask.config import EncoderConfig
 from unmask.config.tasks import HeadShape
 from unmask.hub.task_heads import TaskSettings
 from unmask.labelled.records import Read
 from unmask.nn.encoder import Encoder
-from unmask.objectives.base import Objective
+from unmask.objectives.base import Joint, Objective
 from unmask.progress import Progress, quiet
+from unmask.tasks.outputs import Outputs, Per, answers, judged
 from unmask.text.aligned import AlignedEncoder
 from unmask.text.sequences import Sequences
 
@@ -43,13 +44,16 @@ class Job:
     """One task of one run. What is learned from the data besides weights (labels, thresholds) is in it, as a value."""
 
     task: Any  # a config.Task, each job's own kind
+    per: ClassVar[Per] = "sequence"  # what an output has a row for
+    places: ClassVar[str] = ""  # the label whose places these are, of outputs for each place
 
     def read(self, source: str, *, asked: bool = False) -> Read[Any]:
         """The records of a file; with `asked` they need no truth."""
         raise AssertionError("every job reads its data")
 
-    def begin(self, training: Sequence[Any]) -> Job:
-        """Knows the labels of the training data."""
+    def begin(self, training: Read[Any], there: Sequence[str] = ()) -> Job:
+        """Knows the labels of the training data, or what its numbers are called; where `there`, the labels that the model has
+        a head for, are the same, in their order."""
         return self
 
     def require(self, examples: Sequence[Any], source: str) -> None:
@@ -63,11 +67,27 @@ class Job:
         """Records as the network takes them."""
         raise AssertionError("every job makes features")
 
+    def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
+        """Answers by the network's outputs, and scores where the records know the truth."""
+        raise AssertionError("every job answers")
+
+    def outputs(
+        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
+    ) -> Outputs:
+        """What `decide` decides by."""
+        return answers(encoder, objective, features.sequences, self.per, places=self.places, progress=progress)
+
     def answer(
         self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
     ) -> Evaluation:
-        """Answers, and scores where the records know the truth."""
-        raise AssertionError("every job answers")
+        """`decide` by the outputs of a pass through the network."""
+        return self.decide(self.outputs(encoder, objective, features, progress=progress), objective, features)
+
+    def judge(self, encoder: Encoder, objective: Joint, features: Features) -> tuple[Evaluation, dict[str, Any]]:
+        """The same with the figures of the loss (measure.heldout), of one pass; the records know the truth."""
+        outputs, figures = judged(encoder, objective, features.sequences, self.per, places=self.places)
+        (member,) = objective.members().values()
+        return self.decide(outputs, member, features), figures
 
     def tune(self, evaluation: Evaluation, features: Features) -> Job:
         """Knows the thresholds that suit the dev set best."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -12,25 +12,24 @@ from unmask.config import Answering, Classification, Contrast, EncoderConfig, Ra
 from unmask.config.tasks import HeadShape
 from unmask.errors import UnmaskError
 from unmask.hub.task_heads import ProblemType, TaskSettings
-from unmask.labelled.labels import label_set, require_known, tag_set
+from unmask.labelled.labels import in_order_of, label_set, require_known, tag_set
 from unmask.labelled.questions import read_questions
 from unmask.labelled.ranked import read_ranked
 from unmask.labelled.records import QuestionExample, RankedExample, Read, TaggedExample, TextExample
 from unmask.labelled.tagged import read_tagged
 from unmask.labelled.texts import read_texts
 from unmask.measure.squad import Language
-from unmask.nn.encoder import Encoder
 from unmask.objectives.answer import AnswerObjective
 from unmask.objectives.base import Objective
 from unmask.objectives.classify import ClassifyObjective
 from unmask.objectives.contrast import ContrastObjective
 from unmask.objectives.rank import RankObjective
 from unmask.objectives.tag import TagObjective
-from unmask.progress import Progress, quiet
 from unmask.tasks import answer, classify, contrast, rank, tag
 from unmask.tasks.job import Evaluation, Features, Job
-from unmask.tasks.outputs import answers
+from unmask.tasks.outputs import Outputs, Per
 from unmask.text.aligned import AlignedEncoder
+from unmask.text.running_text import Parting, parting_of
 
 HAN = 0.2  # of the characters of a set's contexts: from there on its answers are scored as Chinese ones
 
@@ -73,13 +72,14 @@ class ClassifyJob(Job):
             case _:
                 return read_texts(source, columns=self.columns, kind="label", asked=asked)
 
-    def begin(self, training: Sequence[TextExample]) -> ClassifyJob:
+    def begin(self, training: Read[TextExample], there: Sequence[str] = ()) -> ClassifyJob:
         if isinstance(self.task, Regression):
-            return self
+            return replace(self, task=replace(self.task, target=self.task.target or training.target))
+        examples = training.examples
         if self.task.labels:
-            self.require(training, training[0].place.file)
-        task = self.task if self.task.labels else replace(self.task, labels=label_set(training))
-        weights = tuple(classify.class_weights(training, task)) if task.class_weights == "balanced" else None
+            self.require(examples, examples[0].place.file)
+        task = self.task if self.task.labels else replace(self.task, labels=in_order_of(there, label_set(examples)))
+        weights = tuple(classify.class_weights(examples, task)) if task.class_weights == "balanced" else None
         return replace(self, task=task, weights=weights)
 
     def require(self, examples: Sequence[TextExample], source: str) -> None:
@@ -93,11 +93,8 @@ class ClassifyJob(Job):
         sequences, cut = classify.sequences(examples, encoder, self.task)
         return Features(examples, sequences, notes=_cut(cut, len(examples), encoder))
 
-    def answer(
-        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
-    ) -> Evaluation:
-        logits = answers(encoder, objective, features.sequences, "sequence", progress=progress)["logits"]
-        predictions = classify.decode(logits, self.task, self.thresholds)
+    def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
+        predictions = classify.decode(outputs["logits"], self.task, self.thresholds)
         if not features.sequences.labels:
             return Evaluation(predictions)
         metrics = classify.score(predictions, features.examples, self.task)
@@ -111,7 +108,8 @@ class ClassifyJob(Job):
 
     def settings(self) -> TaskSettings:
         if isinstance(self.task, Regression):
-            return TaskSettings(problem_type="regression", activation="identity")
+            names = (self.task.target,) if self.task.target else ()
+            return TaskSettings(labels=names, problem_type="regression", activation="identity")
         many = self.task.multi_label
         kind: ProblemType = "multi_label_classification" if many else "single_label_classification"
         return TaskSettings(labels=self.task.labels, problem_type=kind)
@@ -132,15 +130,24 @@ class TagJob(Job):
 
     task: Tagging
     columns: dict[str, str] = field(default_factory=dict)
+    parting: Parting = "runs"
+    per: ClassVar[Per] = "place"
+    places: ClassVar[str] = "tag"
 
     def read(self, source: str, *, asked: bool = False) -> Read[TaggedExample]:
-        return read_tagged(source, columns=self.columns, scheme=self.task.scheme, asked=asked)
+        task = self.task
+        return read_tagged(
+            source, columns=self.columns, scheme=task.scheme, repair=task.repair, parting=self.parting, asked=asked
+        )
 
-    def begin(self, training: Sequence[TaggedExample]) -> TagJob:
+    def begin(self, training: Read[TaggedExample], there: Sequence[str] = ()) -> TagJob:
+        examples = training.examples
+        learned = replace(self, parting=parting_of(e.words for e in examples if e.text is None))
         if self.task.labels:
-            self.require(training, training[0].place.file)
-            return self
-        return replace(self, task=replace(self.task, labels=tag_set(training, self.task.scheme)))
+            self.require(examples, examples[0].place.file)
+            return learned
+        labels = in_order_of(there, tag_set(examples, self.task.scheme))
+        return replace(learned, task=replace(self.task, labels=labels))
 
     def require(self, examples: Sequence[TaggedExample], source: str) -> None:
         require_known(examples, self.task.labels, source)
@@ -153,12 +160,9 @@ class TagJob(Job):
         notes = (f"{cut:,} words are longer than a whole window and lost their end",) if cut else ()
         return Features(examples, sequences, notes=notes)
 
-    def answer(
-        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
-    ) -> Evaluation:
+    def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
         assert isinstance(objective, TagObjective)
-        found = answers(encoder, objective, features.sequences, "place", places="tag", progress=progress)
-        said = tag.decode(found, features.sequences, features.examples, self.task, objective.crf)
+        said = tag.decode(outputs, features.sequences, features.examples, self.task, objective.crf)
         if any(example.tags is None for example in features.examples):
             return Evaluation(said)
         detail = {"labels": tag.label_rows(said, features.examples, self.task)}
@@ -166,6 +170,12 @@ class TagJob(Job):
 
     def settings(self) -> TaskSettings:
         return TaskSettings(labels=self.task.labels)
+
+    def learned(self) -> dict[str, Any]:
+        return {} if self.parting == "runs" else {"parting": self.parting}
+
+    def with_learned(self, kept: Mapping[str, Any]) -> TagJob:
+        return replace(self, parting=kept.get("parting", "runs"))
 
 
 @dataclass(frozen=True)
@@ -175,13 +185,14 @@ class AnswerJob(Job):
     task: Answering
     columns: dict[str, str] = field(default_factory=dict)
     threshold: float = 0.0
+    per: ClassVar[Per] = "token"
 
     def read(self, source: str, *, asked: bool = False) -> Read[QuestionExample]:
         return read_questions(source, columns=self.columns, asked=asked)
 
-    def begin(self, training: Sequence[QuestionExample]) -> AnswerJob:
+    def begin(self, training: Read[QuestionExample], there: Sequence[str] = ()) -> AnswerJob:
         """Where a question of the training data has no answer, "none" is an answer."""
-        unanswered = any(example.answers is not None and not example.answers for example in training)
+        unanswered = any(example.answers is not None and not example.answers for example in training.examples)
         return replace(self, task=replace(self.task, impossible=self.task.impossible or unanswered))
 
     def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
@@ -195,11 +206,8 @@ class AnswerJob(Job):
         )
         return Features(examples, sequences, windows, tuple(f"{n:,} {what}" for n, what in counted if n))
 
-    def answer(
-        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
-    ) -> Evaluation:
-        found = answers(encoder, objective, features.sequences, "token", progress=progress)
-        said = answer.decode(found, features.extra, features.examples, self.task, threshold=self.threshold)
+    def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
+        said = answer.decode(outputs, features.extra, features.examples, self.task, threshold=self.threshold)
         if any(example.answers is None for example in features.examples):
             return Evaluation(said)
         scores = answer.score(said, features.examples, language_of(features.examples))
@@ -241,13 +249,10 @@ class ContrastJob(Job):
         sequences, cut_N = contrast.sequences(examples, encoder, self.task)
         return Features(examples, sequences, notes=_cut(int(np.sum(cut_N)), len(sequences), encoder))
 
-    def answer(
-        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
-    ) -> Evaluation:
-        vectors = answers(encoder, objective, features.sequences, "sequence", progress=progress)["vectors"]
+    def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
         if not all(example.positives for example in features.examples):
             return Evaluation([])
-        return Evaluation([], contrast.score(vectors, features.sequences, features.examples))
+        return Evaluation([], contrast.score(outputs["vectors"], features.sequences, features.examples))
 
 
 @dataclass(frozen=True)
@@ -267,11 +272,8 @@ class RankJob(Job):
         sequences, cut_N = rank.sequences(examples, encoder, self.task)
         return Features(examples, sequences, notes=_cut(int(np.sum(cut_N)), len(sequences), encoder))
 
-    def answer(
-        self, encoder: Encoder, objective: Objective, features: Features, *, progress: Progress = quiet
-    ) -> Evaluation:
-        scores = answers(encoder, objective, features.sequences, "sequence", progress=progress)["score"]
-        said = rank.decode(scores, features.examples)
+    def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
+        said = rank.decode(outputs["score"], features.examples)
         return Evaluation(said, rank.score(said, features.examples))
 
     def settings(self) -> TaskSettings:

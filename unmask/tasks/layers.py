@@ -6,12 +6,13 @@ import re
 
 import torch
 
-from unmask.config import EncoderConfig
+from unmask.config import EncoderConfig, Recurrent
 from unmask.errors import UnmaskError
 from unmask.nn.encoder import Encoder
 from unmask.nn.lora import adapt
 
 _BLOCK = re.compile(r"^blocks\.(\d+)\.")
+_ABOVE = ("norm.", "mix.")  # parts of an encoder above all blocks
 
 
 def layer_scales(config: EncoderConfig, encoder: Encoder, decay: float) -> dict[str, float]:
@@ -27,7 +28,7 @@ def layer_scales(config: EncoderConfig, encoder: Encoder, decay: float) -> dict[
     for name, _ in encoder.named_parameters():
         block = _BLOCK.match(name)
         above = config.num_hidden_layers - 1 - highest[int(block[1])] if block else config.num_hidden_layers
-        found[f"encoder.{name}"] = 1.0 if name.startswith("norm.") else decay**above
+        found[f"encoder.{name}"] = 1.0 if name.startswith(_ABOVE) else decay**above
     return found
 
 
@@ -42,7 +43,7 @@ def freeze(encoder: Encoder, layers: int) -> None:
         )
     for name, parameter in encoder.named_parameters():
         block = _BLOCK.match(name)
-        if not name.startswith("norm.") and (block is None or int(block[1]) < layers):
+        if not name.startswith(_ABOVE) and (block is None or int(block[1]) < layers):
             parameter.requires_grad_(False)
 
 
@@ -50,6 +51,8 @@ def add_adapters(encoder: Encoder, rank: int, alpha: float, frozen_layers: int, 
     """Only adapters of this rank learn, in the layers that are not frozen; none where the rank is 0."""
     if not rank:
         return
+    if isinstance(encoder.config.layer, Recurrent):
+        raise UnmaskError("lora_rank needs a network of attention: LSTMs have no adapters", do="set lora_rank=0")
     if frozen_layers == encoder.config.num_blocks:
         raise UnmaskError("frozen_layers leaves no layer for adapters", do="freeze fewer layers, or set lora_rank=0")
     if rank > encoder.config.hidden_size:

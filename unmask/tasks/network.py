@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from unmask.batch import PackedBatch
 from unmask.config import Contrast, EncoderConfig, FineTuning, Task
@@ -29,7 +30,8 @@ from unmask.text.aligned import AlignedEncoder
 
 @dataclass(frozen=True)
 class Network:
-    """`adapted`: the encoder's matrices stand still, with adapters beside them."""
+    """`adapted`: the encoder's matrices stand still, with adapters beside them. `loaded` is without its tensors: a run needs
+    the memory."""
 
     config: EncoderConfig
     encoder: Encoder
@@ -53,16 +55,21 @@ class Network:
         return sum(p.numel() for p in moving) if trained else count_parameters(self.encoder, self.objective)
 
 
-def build_network(run: FineTuning, job: Job) -> Network:
-    """The model's encoder with a new head, or the head that the model already has for these very labels."""
+def load_start(run: FineTuning) -> LoadedModel:
+    """The model that a run begins with."""
+    return load_model(read_sentence_layout(Path(run.model)).model_folder)
+
+
+def build_network(run: FineTuning, job: Job, loaded: LoadedModel) -> Network:
+    """The encoder that `load_start` gave with a new head, or the head that it already has for these very labels."""
     layout = read_sentence_layout(Path(run.model))
-    loaded = load_model(layout.model_folder)
     if isinstance(job.task, Contrast):
         _require_same_pooling(job.task, layout, run.model)
     kind = job.task.kind
     config, shape = learning(loaded.config, loaded.head_shape(kind), run.dropout, kind)
+    config = replace(config, layer_mix=config.layer_mix or run.layer_mix)
     encoder = Encoder(config)
-    encoder.load_state_dict(loaded.encoder)
+    encoder.load_state_dict({**encoder.state_dict(), **loaded.encoder})
     member = job.objective(config, shape)
     objective = Joint({kind: member})
     generator = torch.Generator().manual_seed(run.seed)
@@ -70,6 +77,9 @@ def build_network(run: FineTuning, job: Job) -> Network:
     _begin_head(member, loaded, job)
     freeze(encoder, run.frozen_layers)
     add_adapters(encoder, run.lora_rank, run.lora_alpha, run.frozen_layers, generator)
+    if encoder.mix is not None:
+        encoder.mix.learn()
+    _require_learning(encoder, objective)
     limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
     texts = AlignedEncoder(fitting_tokenizer(layout.model_folder, config), limit, lowercase=layout.lowercase)
     return Network(
@@ -77,11 +87,18 @@ def build_network(run: FineTuning, job: Job) -> Network:
         encoder,
         objective,
         texts,
-        replace(loaded, tokenizer_folder=layout.model_folder),
+        replace(loaded, encoder={}, heads={}, beginnings={}, tokenizer_folder=layout.model_folder),
         layout.lowercase,
         run.frozen_layers,
         run.lora_rank > 0,
     )
+
+
+def _require_learning(*parts: nn.Module) -> None:
+    if not any(parameter.requires_grad for part in parts for parameter in part.parameters()):
+        raise UnmaskError(
+            "frozen_layers leaves nothing that learns: this task has no head of its own", do="freeze fewer layers"
+        )
 
 
 def finish_folder(task: Task, net: Network, folder: Path) -> None:

@@ -31,12 +31,12 @@ from unmask.config import (
     Steps,
     Task,
 )
-from unmask.epochs import Epochs, token_budget
+from unmask.epochs import Epochs
 from unmask.errors import UnmaskError
 from unmask.files import remove_leftovers, write_file
 from unmask.hub.files import save_weights
+from unmask.hub.task_heads import head_kind
 from unmask.hub.weights import gather
-from unmask.measure.heldout import evaluate
 from unmask.nn.lora import merge
 from unmask.progress import Progress, quiet
 from unmask.tasks.breakdown import by_length
@@ -46,8 +46,7 @@ from unmask.tasks.few import few
 from unmask.tasks.job import Evaluation, Features, Job
 from unmask.tasks.jobs import job_of
 from unmask.tasks.layers import layer_scales
-from unmask.tasks.network import build_network, finish_folder
-from unmask.tasks.outputs import TOKENS
+from unmask.tasks.network import build_network, finish_folder, load_start
 from unmask.train.checkpoint import Checkpoint, Checkpoints
 from unmask.train.journal import Journal, View, read_run, update_run
 from unmask.train.lock import lock_run
@@ -57,6 +56,7 @@ from unmask.train.report.page import write_report
 from unmask.train.signals import StopRequest
 
 SHOWN = 20  # labels that a run lists
+FREE = ("train", "dev", "keeping", "machine", "patience")  # may differ when a run goes on; files are told by records
 UNDEFINED = -2.0  # the score of a checkpoint that has none (a correlation of equal numbers): below every other
 
 
@@ -104,11 +104,12 @@ class _Road:
         self.run, self.folder, self.columns, self.progress = run, folder, columns, progress
         job = job_of(run.task, columns)
         self.train = few(job.read(run.train), run.per_label, run.seed)
-        self.dev = job.read(run.dev) if run.dev else None
-        self.job = job.begin(self.train.examples)
+        loaded = load_start(run)
+        self.job = job.begin(self.train, loaded.labels if head_kind(run.task.kind) in loaded.heads else ())
+        self.dev = self.job.read(run.dev) if run.dev else None
         if self.dev:
             self.job.require(self.dev.examples, run.dev)
-        self.net = build_network(run, self.job)
+        self.net = build_network(run, self.job, loaded)
         self.journal = Journal(folder, view=view, origin=self._origin)
         self.checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=True)
 
@@ -121,8 +122,10 @@ class _Road:
         held_out = self.job.features(self.dev.examples, self.net.texts) if self.dev else None
         self._tell(training, held_out)
         epochs = Epochs(training.sequences, self.net.objective.prepare, self.run.seed, self.run.examples)
-        self._require_same_data(training)
-        self._write_run(training)
+        records = {"train": _fingerprint(training, self.job)}
+        records |= {"dev": _fingerprint(held_out, self.job)} if held_out else {}
+        self._require_same(records)
+        self._write_run(records)
         with StopRequest() as stop:
             try:
                 outcome = fit(
@@ -161,6 +164,8 @@ class _Road:
             if read is not None and features is not None:
                 for line in (*read.understood, *read.warnings, *features.notes):
                     self.journal.say(f"{name}: {line}")
+        if (limit := self.net.texts.max_length) < self.run.max_length:
+            self.journal.say(f"Texts are read up to {limit:,} tokens, the model's limit, not {self.run.max_length:,}.")
         if (trained := self.net.parameters(trained=True)) < (there := self.net.parameters()):
             self.journal.say(f"{trained:,} of {there:,} parameters are trained ({trained / there:.2%}).")
         names = getattr(self.job.task, "labels", ())
@@ -169,6 +174,8 @@ class _Road:
             self.journal.say(f"{len(names)} labels: {', '.join(names[:SHOWN])}{more}")
         if self.run.dev and Path(self.run.dev).resolve() == Path(self.run.train).resolve():
             self.journal.say("The dev file is the training file: its scores say nothing about other texts.")
+        if self.run.patience and not self.run.dev:
+            self.journal.say("Without a dev file nothing is evaluated: patience ends nothing.")
         if isinstance(self.job.task, Contrast) and self.run.accumulate > 1:
             self.journal.say("The parts of a step share no negatives: raise examples instead of accumulate.")
 
@@ -176,14 +183,10 @@ class _Road:
         """One evaluation. Without a dev set there is nothing to measure."""
         if held_out is None:
             return []
-        prepared = (
-            self.net.objective.prepare(b, 0) for b in token_budget(held_out.sequences, TOKENS, whole_units=True)
-        )
-        found = evaluate(self.net.encoder, self.net.objective, list(prepared))
-        metrics = self.job.answer(self.net.encoder, self._member(), held_out).metrics
-        score = next(iter(metrics.values()))
+        evaluation, figures = self.job.judge(self.net.encoder, self.net.objective, held_out)
+        score, metrics = next(iter(evaluation.metrics.values())), _defined(evaluation.metrics)
         score = score if math.isfinite(score) else UNDEFINED
-        return [{"kind": "evaluation", "step": step, **found, "score": score, "metrics": _defined(metrics)}]
+        return [{"kind": "evaluation", "step": step, **figures, "score": score, "metrics": metrics}]
 
     def _member(self) -> Any:
         return next(iter(self.net.objective.members().values()))
@@ -193,11 +196,12 @@ class _Road:
         self._load_best()
         evaluation = Evaluation([])
         if held_out is not None:
-            evaluation = self.job.answer(self.net.encoder, self._member(), held_out, progress=self.progress)
+            outputs = self.job.outputs(self.net.encoder, self._member(), held_out, progress=self.progress)
+            evaluation = self.job.decide(outputs, self._member(), held_out)
             tuned = self.job.tune(evaluation, held_out)
             if tuned is not self.job:  # with thresholds of its own it may say something else
                 self.job = tuned
-                evaluation = self.job.answer(self.net.encoder, self._member(), held_out)
+                evaluation = self.job.decide(outputs, self._member(), held_out)
         about = {
             "run": settings.plain(self.run),
             "job": _plain_job(self.job),
@@ -224,7 +228,8 @@ class _Road:
             beside=partial(finish_folder, self.job.task, self.net),
         )
         update_run(self.folder, dev=_found(self.job.task, held_out, evaluation) if held_out else {})
-        write_file(self.folder / "eval.json", json.dumps({"dev": _defined(evaluation.metrics)}, indent=1) + "\n")
+        measured = {"dev": _defined(evaluation.metrics), "task": settings.plain(self.job.task)}
+        write_file(self.folder / "eval.json", json.dumps(measured, indent=1, ensure_ascii=False) + "\n")
         return evaluation.metrics
 
     def _load_best(self) -> None:
@@ -239,17 +244,29 @@ class _Road:
     def _sizes(self) -> dict[str, int]:
         return {"train": len(self.train.examples), "dev": len(self.dev.examples) if self.dev else 0}
 
-    def _require_same_data(self, training: Features) -> None:
-        """A resumed run goes on with the very records, labels and tokens it began with."""
-        before = read_run(self.folder).get("records")
-        if self.checkpoints.list() and before != _fingerprint(training, self.job):
+    def _require_same(self, records: Mapping[str, str]) -> None:
+        """A resumed run goes on with the very settings, records, labels and tokens it began with."""
+        if not self.checkpoints.list():
+            return
+        before = read_run(self.folder)
+        began = settings.parse(FineTuning, before.get("run", {}), where=str(self.folder / "run.json"))
+        now, then = settings.plain(self.run), settings.plain(began)
+        changed = next((name for name in now if name not in FREE and now[name] != then[name]), None)
+        if changed is not None:
             raise UnmaskError(
-                "the training records, their labels or their tokens are not those this run began with",
-                where=self.run.train,
-                do="put the file (and --map) back as it was, or begin a new run in another folder",
+                f"{changed} is {now[changed]}, but the run in this folder began with {then[changed]}",
+                where=str(self.folder),
+                do="give the settings it began with, or begin a new run in another folder",
             )
+        for name in ("train", "dev"):
+            if before.get("records", {}).get(name) != records.get(name):
+                raise UnmaskError(
+                    f"the {name} records, their labels or their tokens are not those this run began with",
+                    where=str(getattr(self.run, name)),
+                    do="put the file (and --map) back as it was, or begin a new run in another folder",
+                )
 
-    def _write_run(self, training: Features) -> None:
+    def _write_run(self, records: Mapping[str, str]) -> None:
         packages = ("unmask", "torch", "tokenizers", "numpy")
         update_run(
             self.folder,
@@ -260,7 +277,7 @@ class _Road:
             model={"parameters": self.net.parameters(), "trained": self.net.parameters(trained=True)},
             data=self._sizes(),
             columns=self.columns,
-            records=_fingerprint(training, self.job),
+            records=records,
             result={"status": "running"},
         )
 
@@ -280,9 +297,9 @@ def _defined(metrics: Mapping[str, float]) -> dict[str, float]:
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
 
 
-def _fingerprint(training: Features, job: Job) -> str:
-    """SHA-256 of what is learned from: tokens, labels and their names."""
-    sequences = training.sequences
+def _fingerprint(features: Features, job: Job) -> str:
+    """SHA-256 of what is learned or chosen from: tokens, labels and their names."""
+    sequences = features.sequences
     found = hashlib.sha256(repr(getattr(job.task, "labels", ())).encode())
     labels = (array for part in sequences.labels.values() for array in (part.starts, part.place_M, part.value_M))
     for array in (sequences.ids_T, sequences.starts, *labels):

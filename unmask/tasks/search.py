@@ -61,8 +61,10 @@ def unpromising(scores: Sequence[float], others: Sequence[Sequence[float]], eval
     return len(reached) >= ENOUGH and max(scores[1:]) < statistics.median(reached)
 
 
-def fits(seconds: Sequence[float], minutes: float) -> bool:
-    """Whether one more trial, as long as those before it were on the average, is over in time; the first always is. 0: no end."""
-    if not seconds or not minutes:
+def fits(ended: Sequence[tuple[float, float]], epochs: float, minutes: float) -> bool:
+    """Whether a trial of so many epochs is over in time if its epochs are as slow as the slowest before them; the first trial
+    always is. `ended`: seconds and epochs of each trial before it. 0 minutes: no end."""
+    if not ended or not minutes:
         return True
-    return sum(seconds) * (1 + 1 / len(seconds)) <= 60 * minutes
+    spent, pace = sum(seconds for seconds, _ in ended), max(seconds / passed for seconds, passed in ended)
+    return spent + pace * epochs <= 60 * minutes

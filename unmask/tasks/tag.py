@@ -22,7 +22,7 @@ from unmask.measure.spans import Span, span_scores, spans, tag_scores
 from unmask.nn.crf import CRF, allowed_transitions
 from unmask.objectives.tag import UNKNOWN
 from unmask.text.aligned import AlignedEncoder, Words
-from unmask.text.running_text import text_words
+from unmask.text.running_text import Parting, text_words
 from unmask.text.sequences import Labels, Sequences
 
 OVERLAP = 32  # words that neighbouring windows of a long record share: half of them give context on each side
@@ -54,12 +54,14 @@ class Tagged:
     spans: tuple[Entity, ...]
 
 
-def from_text(texts: Sequence[str], places: Sequence[Place] | None = None) -> list[TaggedExample]:
+def from_text(
+    texts: Sequence[str], places: Sequence[Place] | None = None, parting: Parting = "runs"
+) -> list[TaggedExample]:
     """Running text as records of words to be tagged, which know where they stand in it."""
     places = [Place("", 0, number + 1) for number in range(len(texts))] if places is None else places
     found = []
     for text, place in zip(texts, places, strict=True):
-        offsets = tuple(text_words(text))
+        offsets = tuple(text_words(text, parting))
         found.append(TaggedExample(tuple(text[a:b] for a, b in offsets), None, place, text, offsets))
     return found
 

@@ -62,10 +62,9 @@ _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # of malloc.h
 def choose_precision(machine: Machine, device: torch.device) -> torch.dtype:
     """The type matrix products run in: bf16 on GPUs that have it, else fp32; what the hardware lacks is refused."""
     wanted = machine.precision
-    has_bf16 = torch.cuda.is_bf16_supported(including_emulation=False) if device.type == "cuda" else _cpu_has_bf16()
     if wanted == "auto":
-        return torch.bfloat16 if device.type == "cuda" and has_bf16 else torch.float32
-    if wanted == "bf16" and not has_bf16:
+        return torch.bfloat16 if device.type == "cuda" and has_bf16(device) else torch.float32
+    if wanted == "bf16" and not has_bf16(device):
         raise UnmaskError(
             "machine.precision is bf16, but this hardware would only emulate it, many times slower",
             do="use machine.precision=auto",
@@ -77,8 +76,11 @@ def choose_precision(machine: Machine, device: torch.device) -> torch.dtype:
     return {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[wanted]
 
 
-def _cpu_has_bf16() -> bool:
-    return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+def has_bf16(device: torch.device) -> bool:
+    """Whether products in bf16 are faster than in fp32. oneDNN calls more processors supported, and emulates it on them."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported(including_emulation=False)
+    return bool(torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported())
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> AbstractContextManager[object]:

@@ -16,6 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from unmask.train.machine import has_bf16
+
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration (Jordan et al. 2024)
 ITERATIONS = 5
 SMALLEST = 1e-7  # a gradient shorter than this is not made longer
@@ -91,7 +93,7 @@ def orthogonal(x_NRC: Tensor, dtype: torch.dtype | None = None) -> Tensor:
 
     In bf16, as published, where the hardware has it, else in fp32; comes back in the type it came in.
     """
-    dtype = dtype or (torch.bfloat16 if _has_bf16(x_NRC.device) else torch.float32)
+    dtype = dtype or (torch.bfloat16 if has_bf16(x_NRC.device) else torch.float32)
     a, b, c = COEFFICIENTS
     wide = x_NRC.shape[1] <= x_NRC.shape[2]
     x = (x_NRC if wide else x_NRC.transpose(1, 2)).to(dtype)
@@ -100,8 +102,3 @@ def orthogonal(x_NRC: Tensor, dtype: torch.dtype | None = None) -> Tensor:
         gram = x @ x.transpose(1, 2)
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return (x if wide else x.transpose(1, 2)).to(x_NRC.dtype).contiguous()
-
-
-def _has_bf16(device: torch.device) -> bool:
-    """Products that are faster than in fp32, not emulated ones."""
-    return device.type == "cuda" or bool(torch.cpu._is_avx512_bf16_supported())

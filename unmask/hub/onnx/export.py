@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from unmask.batch import PackedBatch
+from unmask.config import EncoderConfig
 from unmask.errors import UnmaskError
 from unmask.files import write_folder
 from unmask.hub.files import LoadedModel, load_model
-from unmask.hub.onnx.graph import build_graphs, require_head, sentences_of
+from unmask.hub.onnx.graph import Graph, build_graphs, require_head, sentences_of
 from unmask.hub.onnx.quantise import quantise
 from unmask.hub.onnx.sentences import SENTENCES
 from unmask.hub.onnx.session import require_onnx
@@ -74,20 +75,25 @@ def export_onnx(
     about = {**FORMAT, "precision": "int8" if int8 else "fp32", "head": head}
     steps = 2 * len(graphs) + int8
     with write_folder(out, replace=True, about=about) as temporary:
-        worst = 0.0
-        for number, graph in enumerate(graphs):
-            progress(WHAT, 2 * number, steps)
-            write_graph(graph, loaded.config, temporary / graph.file)
-            progress(WHAT, 2 * number + 1, steps)
-            worst = max(worst, verify(graph, loaded.config, temporary / graph.file))
-        names = tuple(graph.file for graph in graphs)
-        report = OnnxReport(names, worst, head=head, notes=task_notes(loaded, head))
+        worst = _write_checked(graphs, loaded.config, temporary, lambda done: progress(WHAT, done, steps))
+        report = OnnxReport(tuple(g.file for g in graphs), worst, head=head, notes=task_notes(loaded, head))
         if int8:
             progress(WHAT, steps - 1, steps)
             report = _in_int8(temporary, report, batches, progress)
         _copy_beside(folder, layout.model_folder, temporary, loaded, head)
         progress(WHAT, steps, steps)
     return report
+
+
+def _write_checked(graphs: Sequence[Graph], config: EncoderConfig, folder: Path, done: Callable[[int], None]) -> float:
+    """Writes the graphs and compares each with the model: the worst difference. Two steps a graph."""
+    worst = 0.0
+    for number, graph in enumerate(graphs):
+        done(2 * number)
+        write_graph(graph, config, folder / graph.file)
+        done(2 * number + 1)
+        worst = max(worst, verify(graph, config, folder / graph.file))
+    return worst
 
 
 def _in_int8(folder: Path, report: OnnxReport, batches: Sequence[Arrays], progress: Progress) -> OnnxReport:
@@ -109,8 +115,12 @@ def _copy_beside(folder: Path, model_folder: Path, target: Path, loaded: LoadedM
         _write_json(target / "config.json", loaded.settings | {"id2label": names, "label2id": numbers})
     if loaded.tokenizer_folder is not None:
         Tokenizer.load(loaded.tokenizer_folder).save(target)
-    if not (folder / MODULES).is_file():
-        return
+    if (folder / MODULES).is_file():
+        _write_sentence_layout(folder, target, loaded.config.hidden_size)
+
+
+def _write_sentence_layout(folder: Path, target: Path, hidden_size: int) -> None:
+    """The files of sentence-transformers that say how `folder` makes vectors of hidden states."""
     layout = read_sentence_layout(folder)
     kinds = ("Transformer", "Pooling", "Normalize")[: 2 + layout.normalize]
     places = dict(zip(kinds, ("", "1_Pooling", "2_Normalize"), strict=False))
@@ -120,7 +130,7 @@ def _copy_beside(folder: Path, model_folder: Path, target: Path, loaded: LoadedM
     ]
     (target / "1_Pooling").mkdir()
     pooling = {
-        "word_embedding_dimension": loaded.config.hidden_size,
+        "word_embedding_dimension": hidden_size,
         "pooling_mode": layout.pooling[0] if len(layout.pooling) == 1 else list(layout.pooling),
         "include_prompt": layout.include_prompt,
     }

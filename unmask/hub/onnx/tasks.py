@@ -16,7 +16,7 @@ from unmask.nn.heads import SequenceHead, TaskHead
 
 TASK_HEADS = tuple(TASK_CLASSES)
 LOGITS = "logits"
-BESIDE = ("crf.", "lstm.")  # parts of a tagger that are not its head
+CRF = "crf."  # tensors of a tagger that are called so are not its head's
 CRF_NOTE = (
     "the logits are the emissions of a CRF: its search for the best path is not in the graph, and the tag with the largest "
     "logit is not always the model's answer"
@@ -79,13 +79,13 @@ def build_task_head(loaded: LoadedModel, kind: str) -> TaskHead:
         )
     made = SequenceHead if kind == "classify" else TaskHead
     head = made(loaded.config, len(state["out.weight"]), loaded.head_shape(kind))
-    head.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(BESIDE)})
+    head.load_state_dict({name: tensor for name, tensor in state.items() if not name.startswith(CRF)})
     return head.eval().requires_grad_(False)
 
 
 def task_notes(loaded: LoadedModel, head: str) -> tuple[str, ...]:
     """What a person has to know of the graph's outputs."""
-    return (CRF_NOTE,) if any(name.startswith("crf.") for name in loaded.heads.get(head, {})) else ()
+    return (CRF_NOTE,) if any(name.startswith(CRF) for name in loaded.heads.get(head, {})) else ()
 
 
 def _vectors(hidden_TD: Tensor, layout: Layout, pooling: str) -> Tensor:

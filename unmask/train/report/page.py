@@ -13,6 +13,7 @@ import base64
 import hashlib
 import json
 from datetime import UTC, datetime
+from functools import cache
 from importlib.resources import files as package_files
 from pathlib import Path
 from typing import Any
@@ -59,11 +60,7 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
     shown = charts(history, entropy)
     samples = history.samples.page()
     style, script = _asset("page.css"), _asset("page.js") + _asset("samples.js")
-    environment = jinja2.Environment(
-        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
-    environment.filters.update(visible=text.visible, count=text.count, percent=text.percent)
-    page = environment.from_string(_asset("page.html")).render(
+    page = _template().render(
         name=name,
         status=status(run, history),
         summary=summary(history, entropy),
@@ -89,6 +86,16 @@ def render(name: str, run: dict[str, Any], history: History) -> str:
         script_hash=_policy_hash(script),
     )
     return page.encode("utf-8", "replace").decode("utf-8")
+
+
+@cache
+def _template() -> jinja2.Template:
+    """Compiling it takes longer than filling it in, and some processes train many runs."""
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(visible=text.visible, count=text.count, percent=text.percent)
+    return environment.from_string(_asset("page.html"))
 
 
 def _asset(name: str) -> str:
