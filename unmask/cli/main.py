@@ -9,7 +9,22 @@ import traceback
 
 import typer
 
-from unmask.cli import corpus, demo, doctor, embed, explain, export, fill, finetune, mine, predict, pretrain, tokenizer
+from unmask.cli import (
+    context,
+    corpus,
+    demo,
+    doctor,
+    embed,
+    explain,
+    export,
+    fill,
+    finetune,
+    mine,
+    predict,
+    pretrain,
+    tokenizer,
+    vectors,
+)
 from unmask.errors import UnmaskError
 
 app = typer.Typer(
@@ -34,8 +49,10 @@ app.command("mine")(mine.mine)
 app.command("fill")(fill.fill)
 app.command("embed")(embed.embed)
 app.command("explain")(explain.explain)
+app.command("context")(context.context)
 app.command("export")(export.export)
 app.command("report")(export.report)
+app.add_typer(vectors.app, name="vectors")
 app.command("doctor")(doctor.doctor)
 
 

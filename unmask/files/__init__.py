@@ -10,6 +10,7 @@ from unmask.files.failures import explained
 from unmask.files.leftovers import remove_folder, remove_leftovers
 from unmask.files.manifest import MANIFEST, check_sizes, file_sha256, read_checked, read_manifest, verify_folder
 from unmask.files.paths import safe_join
+from unmask.files.workspace import workspace
 from unmask.files.write import make_folder, require_space, write_file, write_folder, write_stream
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "require_space",
     "safe_join",
     "verify_folder",
+    "workspace",
     "write_file",
     "write_folder",
     "write_stream",

@@ -8,20 +8,19 @@ nothing else.
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import importlib.metadata
 import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from unmask.errors import CannotWriteError, DamagedError, UnmaskError
-from unmask.files import explained, make_folder, read_manifest, remove_folder, remove_leftovers, write_folder
+from unmask.files import read_manifest, workspace, write_folder
 from unmask.progress import Progress, quiet
 from unmask.text.clean import Language
 from unmask.text.documents import Document, ReadOptions, ReadReport
@@ -92,7 +91,8 @@ def build_corpus(
         why = _why_not(out, about, wish, options, progress)
         if not why:
             return about | {"outcome": "kept: same texts, tokenizer and options"}
-    with _workspace(out) as parts:
+    with workspace(out) as parts:
+        shutil.rmtree(parts / TOKENIZER, ignore_errors=True)
         tokenizer.save(parts / TOKENIZER)
         intake = _Intake(options.read)
         lengths = _make_parts(parts, intake, wish, options, workers or available_cores(), chunk_characters, progress)
@@ -197,41 +197,6 @@ class _Intake:
 
     def sha256(self) -> str:
         return self._digest.hexdigest()
-
-
-@contextmanager
-def _workspace(out: Path) -> Iterator[Path]:
-    """The folder of the parts, held by a lock; deleted when all went well, kept for the next try when not."""
-    parts = out.absolute().with_name(f"{out.name}.parts")
-    lock = parts / "lock"
-    if parts.is_dir() and any(parts.iterdir()) and not lock.is_file():
-        raise CannotWriteError("The folder for work in progress is taken.", where=str(parts), do="Move it away.")
-    make_folder(parts)
-    with _held(lock):
-        remove_leftovers(parts, alone=True)
-        shutil.rmtree(parts / TOKENIZER, ignore_errors=True)
-        yield parts
-        remove_folder(parts)
-
-
-@contextmanager
-def _held(lock: Path) -> Iterator[None]:
-    with explained(lock):
-        file = open(lock, "a+", encoding="ascii")
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            file.seek(0)
-            raise CannotWriteError(
-                f"Another build is at work here (process {file.read().strip() or 'unknown'}).",
-                where=str(lock.parent),
-                do="Wait for it, or choose another output.",
-            ) from error
-        file.truncate(0)
-        file.write(str(os.getpid()))
-        file.flush()
-        yield
 
 
 def _make_parts(

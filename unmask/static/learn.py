@@ -1,0 +1,120 @@
+"""From text to a folder of static vectors: read once, count, train, save; interrupted, the same call goes on."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from unmask.config.static import Glove, Word2Vec
+from unmask.errors import UnmaskError
+from unmask.files import MANIFEST, read_manifest, workspace
+from unmask.progress import Progress, quiet
+from unmask.static import glove, word2vec
+from unmask.static.folder import StaticFolder, write_static_folder
+from unmask.static.ngrams import Ngrams
+from unmask.static.pairs import count
+from unmask.static.split import Splitting
+from unmask.static.tokens import Tokens, tokens_of_corpus, tokens_of_lines
+from unmask.static.vectors import Vectors
+from unmask.text.documents import ReadOptions, ReadReport
+from unmask.text.reader import read_documents
+from unmask.text.shards import FORMAT as SHARDS
+from unmask.text.shards import Corpus
+
+
+@dataclass(frozen=True)
+class Learned:
+    """What came of it."""
+
+    read: ReadReport | None
+    """Of texts; None: a corpus of shards was taken."""
+    tokens: int
+    """Words read."""
+    kept: int
+    """Those that have vectors."""
+    words: int
+    """Distinct ones."""
+    losses: list[float]
+    """Of each epoch; of GloVe the costs."""
+
+
+def learn(
+    sources: Sequence[str],
+    out: Path,
+    settings: Word2Vec | Glove,
+    splitting: Splitting | None = None,
+    options: ReadOptions | None = None,
+    *,
+    threads: int = 1,
+    overwrite: bool = False,
+    progress: Progress = quiet,
+) -> Learned:
+    """Trains on texts, or on one corpus of shards (its tokens are the words then), and writes the folder `out`.
+
+    Work in progress lies in `<out>.parts`; after a crash the same call reads the text again and goes on with the training
+    where it was last saved. Raises UnmaskError for text without frequent words, and CannotWriteError when `out` is taken.
+    """
+    _require_free(out, overwrite)
+    with workspace(out) as parts:
+        tokens, report = _tokens(sources, parts, settings, splitting or Splitting(), options or ReadOptions(), progress)
+        held, losses = _trained(tokens, parts, settings, threads, progress)
+        write_static_folder(out, held, overwrite=overwrite)
+        return Learned(report, tokens.read, len(tokens.ids), len(tokens.words), losses)
+
+
+def _require_free(out: Path, overwrite: bool) -> None:
+    """Refuses at once what would be refused when all is done."""
+    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
+        raise UnmaskError("the output exists already", where=str(out), do="choose another name, or say --overwrite")
+
+
+def _tokens(
+    sources: Sequence[str],
+    parts: Path,
+    settings: Word2Vec | Glove,
+    splitting: Splitting,
+    options: ReadOptions,
+    progress: Progress,
+) -> tuple[Tokens, ReadReport | None]:
+    folder = _emptied(parts / "tokens")
+    if len(sources) == 1 and _is_corpus(Path(sources[0])):
+        corpus = Corpus.open(sources[0], progress=progress)
+        return tokens_of_corpus(corpus, folder, settings.words, progress=progress), None
+    report = ReadReport()
+    lines = splitting.lines(read_documents(sources, options, report))
+    return tokens_of_lines(lines, folder, settings.words, progress=progress), report
+
+
+def _is_corpus(folder: Path) -> bool:
+    return (folder / MANIFEST).is_file() and read_manifest(folder)["about"].get("format") == SHARDS
+
+
+def _trained(
+    tokens: Tokens, parts: Path, settings: Word2Vec | Glove, threads: int, progress: Progress
+) -> tuple[StaticFolder, list[float]]:
+    point = parts / "checkpoint"
+    match settings:
+        case Glove():
+            folder = _emptied(parts / "pairs")
+            pairs = count(
+                tokens, folder, window=settings.window, memory=settings.memory, seed=settings.seed, progress=progress
+            )
+            fitted = glove.train(pairs, len(tokens.words), settings, threads=threads, checkpoint=point, progress=progress)
+            vectors = Vectors(tokens.words, fitted.vectors)
+            return StaticFolder(vectors, settings, fitted.context), fitted.costs
+        case Word2Vec():
+            made = word2vec.train(tokens, settings, threads=threads, checkpoint=point, progress=progress)
+            losses = [epoch.loss for epoch in made.epochs]
+            if settings.ngrams is None or made.ngrams is None:
+                return StaticFolder(Vectors(tokens.words, made.inputs), settings, made.outputs), losses
+            ngrams = Ngrams(settings.ngrams, made.ngrams)
+            vectors = Vectors(tokens.words, ngrams.compose(tokens.words.words, made.inputs), ngrams)
+            return StaticFolder(vectors, settings, made.outputs), losses
+
+
+def _emptied(folder: Path) -> Path:
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    return folder
