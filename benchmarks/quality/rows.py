@@ -112,18 +112,18 @@ def search_of(row: Row) -> Search:
 
 
 ENGLISH = (
-    Row("en_sentence_polarity", "classification", Classification(), 1500, 1066, 2, 64),
-    Row("en_banking77", "classification", Classification(), 1500, 1000, 5, 64, 1e-4),
-    Row("en_scifact_verification", "pair", Classification(), 400, 321, 3, 128, tested="dev"),
-    Row("en_stsb_open", "pair", Regression(), 1000, 629, 2, 128),
-    Row("en_uner_ewt", "tagging", Tagging(), 1000, 1000, 3, 128, 1e-4),
-    Row("en_wnut17", "tagging", Tagging(), 1000, 1000, 3, 128, 1e-4),
-    Row("en_squad11", "qa", Answering(stride=64), 600, 300, 2, 192, 1e-4, select=False, tested="dev"),
-    Row("en_scifact", "retrieval", Contrast(), 400, 0, 1, 128, 2e-5, select=False),
-    Row("en_scifact", "retrieval", Ranking(), 200, 0, 1, 128, 5e-5, select=False),
+    Row("en_sentence_polarity", "classification", Classification(), 1500, 1066, 2, 64, 1e-4),
+    Row("en_banking77", "classification", Classification(), 1500, 1000, 5, 64, 4e-4),
+    Row("en_scifact_verification", "pair", Classification(), 400, 321, 3, 128, 1e-4, tested="dev"),
+    Row("en_stsb_open", "pair", Regression(), 1000, 629, 4, 128, 3e-4),
+    Row("en_uner_ewt", "tagging", Tagging(), 1500, 800, 3, 128, 2e-4),
+    Row("en_wnut17", "tagging", Tagging(), 2500, 800, 3, 128, 2e-4),
+    Row("en_squad11", "qa", Answering(stride=64), 600, 300, 2, 192, 4e-4, select=False, tested="dev"),
+    Row("en_scifact", "retrieval", Contrast(), 400, 0, 1, 128, 5e-5, select=False),
+    Row("en_scifact", "retrieval", Ranking(), 200, 0, 1, 128, 2e-4, select=False),
 )
 CHINESE = (
-    Row("zh_shopping_reviews", "classification", Classification(), 2000, 1000, 3, 128, 1e-4),
-    Row("zh_uner_gsdsimp", "tagging", Tagging(), 1500, 500, 4, 128, 2e-4),
-    Row("zh_cmrc2018", "qa", Answering(stride=64), 800, 300, 3, 256, 2e-4, select=False, tested="dev"),
+    Row("zh_shopping_reviews", "classification", Classification(), 2000, 800, 3, 128, 5e-4),
+    Row("zh_uner_gsdsimp", "tagging", Tagging(), 1500, 500, 4, 128, 6e-4),
+    Row("zh_cmrc2018", "qa", Answering(stride=64), 600, 200, 2, 256, 6e-4, select=False, tested="dev"),
 )

@@ -62,6 +62,13 @@ def test_neighbours_and_analogies_in_words_and_in_json(trained: Path):
     assert {one["word"] for one in answer}.isdisjoint(words[:3])
 
 
+def test_with_n_grams_an_unknown_word_has_neighbours(text: Path, tmp_path: Path):
+    command = ("vectors", "train", "skipgram", text, "-o", tmp_path / "out", *FAST, "--set", "ngrams.buckets=500")
+    assert unmask(*command).code == 0
+    found = json.loads(unmask("vectors", "neighbors", tmp_path / "out", "neverseen", "-k", 2, "--json").out)
+    assert len(found["neverseen"]) == 2
+
+
 def test_word_sets_of_both_kinds_are_measured(trained: Path, tmp_path: Path):
     a, b, c, d = (trained / "words.txt").read_text(encoding="utf-8").split("\n")[:4]
     (tmp_path / "pairs.tsv").write_text(f"one\tother\tscore\n{a}\t{b}\t1\n{a}\t{c}\t2\nnever\tseen\t3\n")

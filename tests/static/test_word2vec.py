@@ -114,7 +114,7 @@ def test_blocks_hold_whole_lines_and_all_words():
 
 
 # --- stopping and going on --------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("ngrams", [None, CharacterNgrams(buckets=30)])
+@pytest.mark.parametrize("ngrams", [CharacterNgrams(), CharacterNgrams(buckets=30)])
 def test_training_stopped_between_any_two_blocks_and_resumed_is_bit_identical(tmp_path, ngrams):
     tokens, settings = corpus([40, 3, 25, 60, 1, 31]), replace(SETTINGS, ngrams=ngrams)
     whole = train(tokens, settings, block=50)

@@ -38,7 +38,7 @@ def assert_same(tokens: Tokens, settings: Word2Vec, **options: int) -> None:
 
 
 @pytest.mark.parametrize(("model", "loss"), KINDS)
-@pytest.mark.parametrize("ngrams", [None, CharacterNgrams(shortest=3, longest=4, buckets=50)])
+@pytest.mark.parametrize("ngrams", [CharacterNgrams(), CharacterNgrams(shortest=3, longest=4, buckets=50)])
 @pytest.mark.parametrize("dimension", [1, 7, 100])
 def test_loops_equal_the_specification(model, loss, ngrams, dimension):
     settings = replace(BASE, model=model, loss=loss, ngrams=ngrams, dimension=dimension)
@@ -63,7 +63,7 @@ def test_so_they_do_with_a_window_wider_than_every_line(model):
 
 
 @pytest.mark.parametrize("average", [False, True])
-@pytest.mark.parametrize("ngrams", [None, CharacterNgrams(shortest=2, longest=3, buckets=5)])
+@pytest.mark.parametrize("ngrams", [CharacterNgrams(), CharacterNgrams(shortest=2, longest=3, buckets=5)])
 def test_so_they_do_when_the_gradient_is_averaged(average, ngrams):
     assert_same(corpus(20, [40]), replace(BASE, model="cbow", average_gradient=average, ngrams=ngrams))
 

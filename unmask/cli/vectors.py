@@ -56,8 +56,8 @@ def train(
 ) -> None:
     """Train word vectors on text, or on a corpus of `unmask corpus build`. Interrupted, the same command goes on.
 
-    Other settings go by --set: window, negatives, loss=hierarchical, subsample, learning_rate, ngrams.shortest=3 (vectors for
-    unknown words), x_max, words.max_words, seed.
+    Other settings go by --set: window, negatives, loss=hierarchical, subsample, learning_rate, ngrams.buckets=200000 (vectors
+    for unknown words), x_max, words.max_words, seed.
 
     Example: unmask vectors train skipgram notes/ --out vectors
     """

@@ -25,15 +25,18 @@ class Words:
 class CharacterNgrams:
     """Parts of words that have vectors too (Bojanowski et al. 2017, section 3.2), so that unknown words get one.
 
-    A word, written <word>, has all its n-grams of `shortest` to `longest` characters; they share `buckets` vectors by hash.
+    A word, written <word>, has all its n-grams of `shortest` to `longest` characters; they share `buckets` vectors by hash
+    (0: there are none; the authors' program has 2,000,000).
     """
 
     shortest: int = 3
     longest: int = 6
-    buckets: int = 200_000
+    buckets: int = 0
 
     def __post_init__(self) -> None:
-        positive(self, "shortest", "buckets")
+        positive(self, "shortest")
+        if self.buckets < 0:
+            raise ValueError(f"buckets must not be below 0, not {self.buckets}")
         if self.longest < self.shortest:
             raise ValueError(f"longest must not be below shortest, {self.shortest}, not {self.longest}")
 
@@ -61,7 +64,7 @@ class Word2Vec:
     learning_rate: float = 0.0
     final_learning_rate: float = 1e-4
     average_gradient: bool = False
-    ngrams: CharacterNgrams | None = None
+    ngrams: CharacterNgrams = field(default_factory=CharacterNgrams)
     words: Words = field(default_factory=Words)
     seed: int = 0
 

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from unmask.config.static import CharacterNgrams, Glove, Word2Vec
+from unmask.config.static import Glove, Word2Vec
 from unmask.errors import DamagedError, UnmaskError
 from unmask.files import MANIFEST, check_sizes, read_checked, read_manifest, write_folder
 from unmask.settings import parse, plain
@@ -88,7 +88,7 @@ def read_static_folder(folder: Path) -> StaticFolder:
     arrays = map_tensors(folder / TENSORS)
     _check(folder, len(words), arrays)
     cut = settings.ngrams if isinstance(settings, Word2Vec) else None
-    ngrams = Ngrams(cut, arrays["ngrams"]) if cut and "ngrams" in arrays else None
+    ngrams = Ngrams(cut, arrays["ngrams"]) if cut and cut.buckets and "ngrams" in arrays else None
     vectors = Vectors(WordCounts(words, arrays["counts"]), arrays["vectors"], ngrams)
     return StaticFolder(vectors, settings, arrays.get("output"))
 
@@ -99,12 +99,9 @@ def _settings(folder: Path, data: bytes) -> Word2Vec | Glove | None:
         told = json.loads(data).get("settings")
     except (ValueError, AttributeError) as error:
         raise _damaged(folder, f"{CONFIG} is not JSON of ours") from error
-    if told is None or told.get("kind") == "glove":
-        return parse(Glove, told, where=where) if told else None
-    ngrams = told.pop("ngrams", None)
-    return replace(
-        parse(Word2Vec, told, where=where), ngrams=parse(CharacterNgrams, ngrams, where=where) if ngrams else None
-    )
+    if told is None:
+        return None
+    return parse(Glove, told, where=where) if told.get("kind") == "glove" else parse(Word2Vec, told, where=where)
 
 
 def _check(folder: Path, words: int, arrays: Mapping[str, NDArray[Any]]) -> None:

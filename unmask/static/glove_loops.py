@@ -71,4 +71,3 @@ def _update(word: Rows, other: Rows, log_count: np.float32, weight: np.float32, 
         one[2 * width] -= pull / np.sqrt(one[2 * width + 1])
         one[2 * width + 1] += pull * pull
     return float(np.float32(0.5) * pull * difference)
-

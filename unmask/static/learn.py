@@ -101,13 +101,15 @@ def _trained(
             pairs = count(
                 tokens, folder, window=settings.window, memory=settings.memory, seed=settings.seed, progress=progress
             )
-            fitted = glove.train(pairs, len(tokens.words), settings, threads=threads, checkpoint=point, progress=progress)
+            fitted = glove.train(
+                pairs, len(tokens.words), settings, threads=threads, checkpoint=point, progress=progress
+            )
             vectors = Vectors(tokens.words, fitted.vectors)
             return StaticFolder(vectors, settings, fitted.context), fitted.costs
         case Word2Vec():
             made = word2vec.train(tokens, settings, threads=threads, checkpoint=point, progress=progress)
             losses = [epoch.loss for epoch in made.epochs]
-            if settings.ngrams is None or made.ngrams is None:
+            if made.ngrams is None:
                 return StaticFolder(Vectors(tokens.words, made.inputs), settings, made.outputs), losses
             ngrams = Ngrams(settings.ngrams, made.ngrams)
             vectors = Vectors(tokens.words, ngrams.compose(tokens.words.words, made.inputs), ngrams)

@@ -134,7 +134,7 @@ def _training(tokens: Tokens, settings: Word2Vec) -> Training:
     none = np.zeros(1, np.int64), np.zeros(0, np.int32)
     part_starts, parts = none
     rows = len(counts)
-    if settings.ngrams is not None:
+    if settings.ngrams.buckets:
         part_starts, parts = ngram_buckets(tokens.words.words, settings.ngrams)
         parts, rows = parts + np.int32(len(counts)), len(counts) + settings.ngrams.buckets
     path_starts, points, codes = sampling.huffman(counts) if hierarchical else (*none, np.zeros(0, np.int8))
@@ -245,7 +245,7 @@ def _trained(run: _Run) -> Trained:
     return Trained(
         inputs=inputs[:words],
         outputs=outputs[:-1],
-        ngrams=None if run.settings.ngrams is None else inputs[words:],
+        ngrams=inputs[words:] if run.settings.ngrams.buckets else None,
         epochs=tuple(_epoch(*done) for done in run.done),
         finished=run.is_finished,
     )
