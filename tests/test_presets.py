@@ -12,14 +12,14 @@ from torch import nn
 from transformers import DebertaV2Config
 
 from unmask import presets, settings
-from unmask.config import Absolute, Disentangled, EncoderConfig, RelativeBias, Rope
+from unmask.config import Absolute, Disentangled, EncoderConfig, Recurrent, RelativeBias, Rope
 from unmask.errors import UnmaskError
 from unmask.nn.cost import count_parameters
 from unmask.nn.decoder import Decoder
 from unmask.nn.encoder import Encoder
 from unmask.nn.heads import TokenHead
 
-UNKNOWN_TO_TRANSFORMERS = {"neobert"}
+UNKNOWN_TO_TRANSFORMERS = {"neobert", "elmo_mini", "elmo_small", "elmo_medium", "elmo"}
 
 
 def _ours(config: EncoderConfig) -> tuple[Encoder, nn.Module]:
@@ -51,6 +51,16 @@ def test_neobert_counts_as_worked_by_hand() -> None:
     layer = 4 * 768 * 768 + 3 * 768 * 2048 + 2 * 768
     assert count_parameters(encoder) == 28 * layer + 768 + 30522 * 768
     assert count_parameters(head) == 30522 * 768 + 30522
+
+
+@pytest.mark.parametrize(("name", "millions"), [("elmo_small", 13.6), ("elmo_medium", 28.0), ("elmo", 93.6)])
+def test_elmo_has_the_parameters_its_release_counts(name: str, millions: float) -> None:
+    """But for the second bias that torch's LSTMs have: a gate's numbers for each of four LSTMs."""
+    config = presets.preset(name)()
+    with torch.device("meta"):
+        parameters = count_parameters(Encoder(config))
+    assert isinstance(config.layer, Recurrent)
+    assert (parameters - 4 * 4 * config.layer.cell_size) / 1e6 == pytest.approx(millions, abs=0.06)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from unmask.config import RunConfig
+from unmask.config import EncoderConfig, Recurrent, RunConfig
 from unmask.train.report.text import loss_name
 
 # For each kind of head the class transformers loads the model by, and its task: the first that the folder's class has decides.

@@ -14,13 +14,19 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from unmask.errors import UnmaskError
 
 T = TypeVar("T")
+ELSEWHERE: Mapping[str, tuple[str, ...]] = {  # what other tools call a setting or a value, and our names for it
+    "batch_size": ("batch", "examples"),
+    "gpu": ("cuda",),
+    "lr": ("learning_rate",),
+    "num_epochs": ("epochs",),
+}
 
 
 def parse(kind: type[T], data: object, *, where: str = "settings") -> T:
@@ -239,12 +245,18 @@ def _unknown(names: Sequence[str], valid: Sequence[str], where: str, kind: Any =
     """Names the nearest valid names, and the place of a field of that name further down in the dataclass `kind`."""
     prefix, _, last = names[0].split(" = ")[-1].strip('"').rpartition(".")
     by_last = {name.rpartition(".")[2]: name for name in valid}
+    last = next((ours for ours in ELSEWHERE.get(last, ()) if ours in by_last or _below(kind, ours)), last)
     near = [by_last[name] for name in difflib.get_close_matches(last, by_last, n=3, cutoff=0.55)]
-    deep = dict.fromkeys(f"{prefix}.{path}".lstrip(".") for path in _paths(kind) if path.rpartition(".")[2] == last)
-    near = [*deep][:3] or near
+    near = [by_last[last]] if last in by_last else near
+    near = [f"{prefix}.{path}".lstrip(".") for path in _below(kind, last)][:3] or near
     advice = f"did you mean {' or '.join(near)}? " if near else ""
     shown = ", ".join(valid[:20]) + (" …" if len(valid) > 20 else "")
     return UnmaskError(f"unknown setting {', '.join(names)[:200]}", where=where, do=f"{advice}valid here: {shown}")
+
+
+def _below(kind: Any, name: str) -> list[str]:
+    """The different paths of the fields of that name."""
+    return [*dict.fromkeys(path for path in _paths(kind) if path.rpartition(".")[2] == name)]
 
 
 def _paths(kind: Any) -> Iterator[str]:

@@ -238,6 +238,8 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
             view.record(STEP | {"step": number, "seconds": number * 0.5})
         view.record(EVALUATION)
         view.record({"kind": "evaluation", "step": 30, "losses": {"tag": 0.5}, "metrics": {"f1": 0.75, "recall": 1.0}})
+        said = {"losses": {"classify": 0.696}, "accuracy": {"classify": 0.47}, "metrics": {"accuracy": 0.47}}
+        view.record({"kind": "evaluation", "step": 30, **said})
         view.record({"kind": "resume", "step": 30})
         view.record({"kind": "sample", "step": 30})
         view.record({"kind": "message", "message": "2 threads"})
@@ -250,6 +252,7 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
         f"step 20 of 1,200, {state}, about 9 min 50 s left",
         "held-out at step 30: MLM 5.900 (12.5 % right), NSP 0.600 (75.0 % right), perplexity 365.0",
         "held-out at step 30: TAG 0.500, f1 0.7500",
+        "held-out at step 30: classify 0.696, accuracy 0.4700",
         "resumed at step 30",
         "2 threads",
         f"step 30 of 1,200, {state}, about 9 min 45 s left",
@@ -260,6 +263,9 @@ def test_a_log_of_a_training_run_has_its_plan_its_pace_and_its_evaluations() -> 
 def test_waiting_for_batches_beyond_a_fiftieth_of_the_time_is_called_too_slow(wait: float, words: str) -> None:
     seen = Seen()
     with seen.console as console, console.training("run") as view:
+        view.record(STEP | {"loader_wait": wait})
+        view.record(STEP | {"step": 1, "loader_wait": wait})
+        assert view.sentence().endswith(f"loader wait {words[:5]}"), "the first batch is always waited for"
         view.record(STEP | {"loader_wait": wait})
     assert seen.lines[0].endswith(f"loader wait {words}")
 

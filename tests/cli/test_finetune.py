@@ -9,46 +9,9 @@ from typing import Any
 
 import pytest
 from commands import Road, unmask
+from task_files import FAST, answers, beir_folder, lines
 
 from unmask.hub.onnx.export import OnnxReport
-
-FAST = [
-    word
-    for setting in (
-        "machine.threads=1",
-        "machine.device=cpu",
-        "examples=8",
-        "max_length=48",
-        "optimizer.learning_rate=3e-3",
-    )
-    for word in ("--set", setting)
-]
-
-
-def lines(path: Path, rows: list[dict[str, Any]]) -> Path:
-    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
-    return path
-
-
-def answers(text: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in text.splitlines()]
-
-
-@pytest.fixture(scope="module")
-def tuned(road: Road, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A classifier of two labels, one of which has a space and one is Chinese."""
-    here = tmp_path_factory.mktemp("tuned")
-    rows = [
-        {"review": f"the {'good' if n % 2 else 'bad'} one", "label": "is good" if n % 2 else "不好"} for n in range(40)
-    ]
-    data = lines(here / "data.jsonl", rows)
-    answer = unmask(
-        "finetune", "classify", "-m", road.model, "-t", data, "-d", data, "-o", here / "run", "--epochs", 6,
-        "--map", "text=review", *FAST,
-    )  # fmt: skip
-    assert answer.code == 0, answer.err
-    assert "accuracy" in answer.out and "unmask predict" in answer.out
-    return here
 
 
 def test_a_tuned_model_is_measured_and_shows_its_worst_answers(tuned: Path) -> None:
@@ -59,6 +22,8 @@ def test_a_tuned_model_is_measured_and_shows_its_worst_answers(tuned: Path) -> N
     assert "accuracy" in answer.out and "0.5" in answer.out
     assert "| tokens | records | accuracy | mean cost |" in answer.out and "| 不好    |       2 |" in answer.out
     (worst,) = answers((tuned / "worst.jsonl").read_text(encoding="utf-8"))
+    assert worst["record"]["place"] == {"file": str(test), "line": 1, "record": 1}
+    assert all(len(f"{score:.12g}".lstrip("0.")) <= 6 for score in worst["said"]["scores"].values())
     assert worst["record"]["text"] == "the good one" and worst["said"]["label"] == "is good" and worst["cost"] > 0
 
 
@@ -181,6 +146,14 @@ def test_questions_are_answered_with_pieces_of_their_context(road: Road, tmp_pat
     assert answer.code == 0, answer.err
     said = unmask("predict", tmp_path / "run" / "model", data)
     assert said.code == 0, said.err
+    assert set(answers(said.out)[0]["n_best"][0]) == {"text", "begin", "end", "score"}
+    wrong = [{**row, "answers": [{"text": "nobody", "start": 0}]} for row in rows[:1]]
+    answer = unmask("finetune", "answer", "-m", road.model, "-t", lines(tmp_path / "wrong.jsonl", [*wrong, *rows[1:]]))
+    assert answer.code == 2 and "--set task.drop_wrong=true" in answer.err
+    from unmask.config import Answering
+    from unmask.tasks.jobs import job_of
+
+    assert len(job_of(Answering(drop_wrong=True)).read(str(tmp_path / "wrong.jsonl")).examples) == 23
     for row, one in zip(rows, answers(said.out), strict=True):
         assert one["text"] == row["context"][one["begin"] : one["end"]] and one["id"] == row["id"]
 
@@ -206,7 +179,15 @@ def test_search_models_are_trained_from_pairs(road: Road, tmp_path: Path, task: 
         (("finetune", "classify", "-t", "x.jsonl"), "no --model is given"),
         (("finetune", "sing", "-m", "m", "-t", "x.jsonl"), "unknown task 'sing'"),
         (("finetune", "classify", "-m", "m", "-t", "x.jsonl", "--map", "text"), "names no column"),
-        (("finetune", "classify", "-m", "nowhere", "-t", "nofile.jsonl"), "nofile.jsonl"),
+        (("finetune", "classify", "-m", "bert-base-uncased", "-t", "nofile.jsonl"), "nothing is downloaded"),
+        (("finetune", "classify", "-m", ".", "-t", "nofile.jsonl"), "nofile.jsonl"),
+        (("finetune", "classify", "-m", ".", "-t", "n.jsonl", "--set", "machine.device=cuda"), "no CUDA device"),
+        (("finetune", "classify", "-m", ".", "-t", "n.jsonl", "--set", "machine.device=gpu"), "did you mean cuda?"),
+        (("finetune", "classify", "-m", ".", "-t", "n.jsonl", "--set", "batch_size=8"), "did you mean examples?"),
+        (("finetune", "classify", "-m", ".", "-t", "n.jsonl", "--epochs", -1), "where: --epochs"),
+        (("finetune", "regress", "-m", ".", "-t", "n.jsonl", "--per-label", 3), "where: --per-label"),
+        (("finetune", "classify", "-m", ".", "-t", "-", "--seeds", 2), "standard input can be read once"),
+        (("mine", "nowhere", "n.jsonl", "-o", "m.jsonl"), "no such folder"),
         (("predict", "nowhere", "x.jsonl"), "no such folder"),
     ],
 )
@@ -214,6 +195,7 @@ def test_what_is_missing_is_named(
     words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     answer = unmask(*words)
     assert answer.code == 2 and said in answer.err
 
@@ -229,18 +211,15 @@ def test_a_folder_with_a_run_is_not_written_over(tuned: Path, road: Road) -> Non
 
 
 def test_both_stages_of_a_search_are_measured_on_a_beir_folder(road: Road, tmp_path: Path) -> None:
-    beir = tmp_path / "beir"
-    (beir / "qrels").mkdir(parents=True)
-    lines(beir / "corpus.jsonl", [{"_id": f"d{n}", "title": "", "text": f"about number {n}"} for n in range(12)])
-    lines(beir / "queries.jsonl", [{"_id": f"q{n}", "text": f"number {n}"} for n in range(4)])
-    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(4))
-    (beir / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged, encoding="utf-8")
+    beir = beir_folder(tmp_path)
     pairs = lines(tmp_path / "p.jsonl", [{"anchor": f"{n}", "positive": f"is {n}", "negative": "no"} for n in range(8)])
     ranker = unmask("finetune", "rank", "-m", road.model, "-t", pairs, "-o", tmp_path / "run", "--epochs", 1, *FAST)
     assert ranker.code == 0, ranker.err
     answer = unmask("evaluate", road.model, beir, "--rerank", tmp_path / "run" / "model")
     assert answer.code == 0, answer.err
     assert all(name in answer.out for name in ("bm25", "bi-encoder", "bm25+rerank", "ndcg@10", "4 queries"))
+    named = unmask("evaluate", road.model, beir / "test")
+    assert named.code == 0 and "| bi-encoder |" in named.out and "4 queries" in named.out
 
 
 def test_a_model_of_vectors_is_asked_by_embed(road: Road, tmp_path: Path) -> None:

@@ -66,6 +66,10 @@ def test_without_a_corpus_the_file_s_own_texts_are_searched(road: Road, pairs: P
     words = ("mine", road.model, pairs, "-o", tmp_path / "m.jsonl", "--map", "query=ask", "--margin", -2)
     answer = unmask(*words)
     assert answer.code == 0, answer.err
+    assert "documents, " not in answer.err, "none is there twice"
+    again = lines(tmp_path / "again.jsonl", [{"text": "One is a  NUMBER"}, {"text": ""}, {"text": "new"}])
+    said = unmask(*words, "--corpus", again, "-o", tmp_path / "more.jsonl")
+    assert said.code == 0 and "6 documents, 4 of them different" in said.err
     assert [row["neg"] for row in mined(tmp_path / "m.jsonl")][0] == ["two is a number"]
     answer = unmask(*words, "--skip", 3)
     assert answer.code == 0 and "queries without a negative: 2" in answer.err

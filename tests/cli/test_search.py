@@ -164,6 +164,27 @@ def test_folders_of_other_runs_are_refused_and_left_alone(road: Road, data: Path
     assert (out / "report.html").read_bytes() == report and (out / "trial00" / "run.json").read_bytes() == before
 
 
+def test_finished_runs_are_not_taken_for_those_of_other_files(road: Road, data: Path) -> None:
+    """Neither trials nor seeds; nor is a plain run put into the folder of a search."""
+    several = (("--search", 1, "trial00", ()), ("--seeds", 2, "seed0", ("--per-label", 3)))
+    for option, count, _, more in several:
+        answer = unmask(*words(road, data, "-d", data, option, count, *more, *RATE))
+        assert answer.code == 0, answer.err
+        assert unmask(*words(road, data, "-d", data, option, count, *more, *RATE)).code == 0
+    answer = unmask(*words(road, data, "-d", data, *RATE))
+    assert answer.code == 2 and "there is a search in this folder" in answer.err
+    answer = unmask(*words(road, data, "-d", data, "--seeds", 2, "--per-label", 3, *RATE, "--map", "text=text"))
+    assert answer.code == 2 and "other columns" in answer.err and "seed0" in answer.err
+    data.write_text(data.read_text(encoding="utf-8").replace("good", "fine"), encoding="utf-8")
+    for option, count, folder, more in several:
+        answer = unmask(*words(road, data, "-d", data, option, count, *more, *RATE))
+        assert answer.code == 2 and "are not those that the run in this folder learned from" in answer.err
+        assert folder in answer.err
+        update_run(data.parent / "out" / folder, records="as it was written before")
+    answer = unmask(*words(road, data, "-d", data, "--search", 1, *RATE))
+    assert answer.code == 0, "an older run says nothing that could be compared"
+
+
 def test_who_stops_a_trial_is_told_how_the_search_goes_on(
     road: Road, data: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

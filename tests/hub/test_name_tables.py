@@ -23,11 +23,14 @@ from unmask.objectives.infill import InfillHead
 GOAL = {"gpt2": "causal", "t5": "infill"}
 
 
+THEIRS = [name for name in presets.names() if "elmo" not in name]  # transformers has no ELMo
+
+
 def _family(config: EncoderConfig) -> Family:
     return choose_family(config, {}, 0)
 
 
-@pytest.mark.parametrize("name", presets.names())
+@pytest.mark.parametrize("name", THEIRS)
 def test_a_published_config_goes_out_and_comes_back(name: str) -> None:
     config = presets.preset(name)()
     family = _family(config)
@@ -38,7 +41,7 @@ def test_a_published_config_goes_out_and_comes_back(name: str) -> None:
     assert meaning(same) == meaning(config)
 
 
-@pytest.mark.parametrize("name", [name for name in presets.names() if "neobert" not in name])
+@pytest.mark.parametrize("name", [name for name in THEIRS if "neobert" not in name])
 def test_transformers_reads_every_field_we_write(name: str) -> None:
     config = presets.preset(name)()
     family = _family(config)
@@ -51,7 +54,7 @@ def _as_lists(data: dict[str, Any]) -> dict[str, Any]:
     return {"pos_att_type": data["pos_att_type"].split("|")} if "pos_att_type" in data else {}
 
 
-@pytest.mark.parametrize("name", [name for name in presets.names() if "neobert" not in name])
+@pytest.mark.parametrize("name", [name for name in THEIRS if "neobert" not in name])
 def test_the_name_tables_cover_every_tensor_of_both_sides_once(name: str) -> None:
     config = presets.preset(name)()
     family = _family(config)

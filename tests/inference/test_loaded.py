@@ -64,7 +64,7 @@ def test_streaming_gives_the_vectors_of_the_list_in_blocks(loaded: Loaded, monke
     assert [len(block.vectors_ND) for block in blocks] == [5, 5, 5, 5, 1]
     assert np.abs(np.concatenate([block.vectors_ND for block in blocks]) - loaded.encode(texts)).max() < 1e-5
     assert sum(block.tokens for block in blocks) == 3 * sum((5, 2, 5, 8, 4, 3, 12))
-    assert told[-1] == (21, 21) and all(total == 21 for _, total in told)
+    assert told[0] == (0, 21) and told[-1] == (21, 21) and all(total == 21 for _, total in told)
     assert [done for done, _ in told] == sorted(done for done, _ in told)
 
 

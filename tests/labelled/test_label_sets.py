@@ -89,6 +89,8 @@ def test_unseen_labels_are_listed_each_with_its_first_place():
         require_known(examples, ("a", "b"), "dev.csv")
     shown = str(error.value)
     assert "2 labels unknown" in shown and "known are 'a', 'b'" in shown and "where: dev.csv" in shown
+    with pytest.raises(UnmaskError, match="did you mean 'negative'\\?"):
+        require_known(texts("negativ"), ("negative", "positive"), "dev.csv")
     assert "'new one' (train.csv, line 4, record 3)" in shown and "'新' (train.csv, line 6, record 5)" in shown
     with pytest.raises(UnmaskError, match="'c'"):
         require_known(texts(("a", "c")), ("a",), "dev.csv")

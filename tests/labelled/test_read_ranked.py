@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from unmask.errors import UnmaskError
-from unmask.labelled.ranked import ranked_from_collection, read_collection, read_ranked
+from unmask.labelled.ranked import ranked_from_collection, read_asked, read_collection, read_ranked
 from unmask.labelled.records import RankedExample, Read
 
 
@@ -217,3 +217,32 @@ def test_missing_files_list_those_there_are(tmp_path):
     (folder / "queries.jsonl").unlink()
     assert "no queries.jsonl" in refused(lambda: read_collection(str(folder), "test"))
     assert "there is no such folder" in refused(lambda: read_collection(str(folder / "no"), "test"))
+
+
+def test_a_beir_folder_is_trained_on_by_the_name_of_its_split(tmp_path):
+    folder = collection(tmp_path, "q1\td1\t1\n", name="qrels/train.tsv")
+    wanted = ranked_from_collection(read_collection(str(folder), "train"))
+    for source in (folder, folder / "train"):
+        assert read_ranked(str(source)).examples == wanted.examples
+    (folder / "qrels" / "dev.tsv").write_text("q2\td1\t1\n", encoding="utf-8")
+    assert f"name one, e.g. {folder / 'dev'}" in refused(lambda: read_ranked(str(folder)))
+    assert [example.query for example in read_ranked(str(folder / "dev")).examples] != [wanted.examples[0].query]
+    assert "the splits there are" in refused(lambda: read_ranked(str(folder / "nowhere")))
+
+
+def test_texts_to_rank_need_no_answer_among_them(tmp_path):
+    def asked(row, **columns):
+        path = tmp_path / "asked.jsonl"
+        path.write_text(json.dumps(row), encoding="utf-8")
+        (one,) = read_asked(str(path), columns=columns).examples
+        assert one.positives == () and one.scores is None
+        return one.query, one.negatives
+
+    assert asked({"query": "q", "texts": ["a", "", "a"]}) == ("q", ("a", "", "a"))
+    assert asked({"query": "q", "neg": ["a", "b"]}) == ("q", ("a", "b"))
+    assert asked({"query": "q", "pos": ["a"], "neg": ["b", "a"]}) == ("q", ("a", "b", "a"))
+    assert asked({"anchor": "q", "passage": "a", "label": 0}) == ("q", ("a",)), "no label is looked at"
+    assert asked({"query": "q", "hits": ["a"]}, texts="hits") == ("q", ("a",))
+    assert asked({"query": "q", "positive": "", "negative": ""}) == ("q", ("",)), "an empty negative is none"
+    assert "no text to rank" in refused(lambda: asked({"query": "q", "texts": []}))
+    assert "--map texts=COLUMN" in refused(lambda: asked({"query": "q", "hits": ["a"]}))

@@ -13,9 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from unmask.config import Tagging
 from unmask.errors import UnmaskError
 from unmask.labelled.records import Read, TaggedExample
 from unmask.labelled.tagged import read_tagged
+from unmask.labelled.texts import read_texts
+from unmask.tasks.jobs import job_of
 
 TAGS = ["O", "B-PER", "I-PER", "B-LOC"]
 
@@ -258,3 +261,32 @@ def test_what_is_written_in_columns_is_read(sentences, between, line, ended):
         assert pairs(reading(Path(folder), "a.conll", data)) == sentences
         words = [{"tokens": [w for w, _ in s], "labels": [t for _, t in s]} for s in sentences]
         assert pairs(reading(Path(folder), "a.jsonl", lines(*words))) == sentences
+
+
+def test_tags_that_are_numbers_have_the_names_of_the_task_s_labels(tmp_path):
+    path = tmp_path / "numbers.jsonl"
+    path.write_text(json.dumps({"tokens": ["Ada", "slept"], "ner_tags": [1, 0]}), encoding="utf-8")
+    with pytest.raises(UnmaskError, match="no names are given") as caught:
+        read_tagged(str(path))
+    assert "--set task.labels=" in str(caught.value)
+    read = job_of(Tagging(labels=("O", "B-PER"))).read(str(path))
+    assert read.examples[0].tags == ("B-PER", "O") and "tags are numbers: 0 is O, 1 is B-PER" in read.understood
+    path.write_text(json.dumps({"tokens": ["Ada"], "ner_tags": ["B-PER"]}), encoding="utf-8")
+    assert not any(
+        "tags are numbers" in line for line in job_of(Tagging(labels=("O", "B-PER"))).read(str(path)).understood
+    )
+
+
+def test_a_label_of_a_whole_text_is_not_taken_for_spans_without_a_word(tmp_path):
+    path = tmp_path / "texts.jsonl"
+    path.write_text(json.dumps({"text": "a lovely film", "label": "good"}), encoding="utf-8")
+    with pytest.raises(UnmaskError, match="column 'label' was taken for the spans of the text, but it is a string"):
+        read_tagged(str(path))
+
+
+def test_a_mapped_column_must_be_in_every_file_and_that_is_said(tmp_path):
+    path = tmp_path / "dev.jsonl"
+    path.write_text(json.dumps({"text": "a", "label": "b"}), encoding="utf-8")
+    with pytest.raises(UnmaskError, match="no column 'review'") as caught:
+        read_texts(str(path), columns={"text": "review"})
+    assert "must be in every file of the command" in str(caught.value)

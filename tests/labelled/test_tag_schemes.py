@@ -119,6 +119,8 @@ def test_what_is_no_tag_of_the_scheme_is_an_error_that_says_what_to_do(tag, sche
     with pytest.raises(UnmaskError, match="is not a tag of the scheme bio") as error:
         repair(["O", tag])
     assert f"the tags are in: {schemes}, or plain" in str(error.value) and "word 2" in str(error.value)
+    named = schemes.partition(",")[0] if schemes != ", ".join(LETTERS) else "plain"
+    assert f"--set task.scheme={named}" in str(error.value)
     assert repair(["O", tag], "plain") == (["O", tag], ())
 
 

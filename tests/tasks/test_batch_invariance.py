@@ -85,3 +85,10 @@ def test_losses_and_scores_come_of_one_pass_and_are_those_of_two(task: str, toke
     assert figures == losses and np.isfinite(figures["loss"])
     assert together.metrics == pytest.approx(apart.metrics, rel=1e-5, abs=1e-5, nan_ok=True)
     assert [parts(one)[0] for one in together.predictions] == [parts(one)[0] for one in apart.predictions]
+
+
+def test_predicting_is_told_of_before_the_first_batch_is_done() -> None:
+    model, told = model_of("one label", "bert"), list[float]()
+    features = model.features(records("one label"))
+    model.job.answer(model.encoder, model.member, features, progress=lambda what, done, total: told.append(done))
+    assert told[0] == 0 and told[-1] == len(features.sequences)

@@ -17,8 +17,9 @@ from toy import texts, toy_model, tune, write
 from unmask.config import AdamW, Classification, Contrast, FineTuning, Keeping, Machine, Regression
 from unmask.errors import UnmaskError
 from unmask.hub.sentence_layout import SentenceLayout, write_sentence_layout
+from unmask.tasks.run import finetune
 from unmask.tasks.saved import TaskModel
-from unmask.train.journal import read_run
+from unmask.train.journal import read_run, update_run
 
 
 @pytest.fixture(scope="module")
@@ -162,10 +163,32 @@ def test_a_run_in_which_nothing_learns_is_refused(model: Path, tmp_path: Path) -
 
 
 def test_settings_that_have_no_effect_are_named(model: Path, tmp_path: Path) -> None:
-    _, seen = tune(settings(model, tmp_path, dev="", epochs=0.1, patience=2, max_length=500), tmp_path / "run")
+    _, seen = tune(settings(model, tmp_path, dev="", epochs=0.1, max_length=500), tmp_path / "run")
     said = [record["message"] for record in seen if record["kind"] == "message"]
     assert "Texts are read up to 64 tokens, the model's limit, not 500." in said
-    assert any("patience ends nothing" in line for line in said)
+    with pytest.raises(ValueError, match="patience needs a dev file"):
+        settings(model, tmp_path, dev="", patience=2)
+
+
+def test_what_was_understood_is_told_before_the_next_file_is_read(model: Path, tmp_path: Path) -> None:
+    run, seen = settings(model, tmp_path, dev=str(tmp_path / "nowhere.jsonl")), list[dict[str, Any]]()
+    with pytest.raises(UnmaskError, match="no such file"):
+        finetune(run, tmp_path / "run", view=seen.append)
+    assert "train: column 'text' holds the text" in [record["message"] for record in seen]
+
+
+def test_the_card_names_the_model_it_began_with_and_the_run_its_best_step(model: Path, tmp_path: Path) -> None:
+    tune(settings(model, tmp_path, epochs=0.1), tmp_path / "run")
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    best = read_run(tmp_path / "run")["result"]["best"]
+    assert f"from `{model.parent.name}/model`" in card and f"This is step {best:,} of" in card
+
+
+def test_a_run_of_before_records_had_names_can_be_gone_on_with(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, epochs=0.2)
+    tune(run, tmp_path / "run")
+    update_run(tmp_path / "run", records="0123")
+    tune(run, tmp_path / "run")
 
 
 def test_without_a_dev_set_the_last_checkpoint_is_taken_and_no_figure_is_invented(model: Path, tmp_path: Path) -> None:

@@ -155,7 +155,10 @@ def test_B143_B147_B148_a_number_from_a_csv_is_learned_kept_and_told_as_a_number
     assert "mean_squared_error" in metrics
     assert "train: column 'score' holds the number" in [record.get("message") for record in seen]
     folder = tmp_path / "run" / "model"
-    assert json.loads((folder / "unmask.json").read_text())["job"] == {"task": {"kind": "regress", "target": "score"}}
+    assert json.loads((folder / "unmask.json").read_text())["job"] == {
+        "task": {"kind": "regress", "target": "score"},
+        "texts": 1,
+    }
     theirs = hf.AutoConfig.from_pretrained(folder)
     assert (theirs.num_labels, theirs.problem_type, theirs.id2label) == (1, "regression", {0: "score"})
     assert "`score`" in (folder / "README.md").read_text(encoding="utf-8")

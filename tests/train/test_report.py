@@ -115,9 +115,11 @@ def test_a_run_that_still_goes_on_says_how_long_it_will_take(tmp_path: Path) -> 
 
 @pytest.mark.parametrize(("waits", "said"), [((0.02, 0.02), False), ((0.01, 0.05), True), ((None, None), False)])
 def test_a_run_that_waited_for_its_batches_says_so(tmp_path: Path, waits: tuple[float | None, ...], said: bool) -> None:
-    page = page_of(write_run(tmp_path / "run", [step(i, loader_wait=wait) for i, wait in enumerate(waits, 1)]))
+    page = page_of(write_run(tmp_path / "run", [step(i, loader_wait=wait) for i, wait in enumerate(waits, 9)]))
     assert ("3.0 % of the time went into waiting for batches: more machine.workers" in page.words) is said
     assert ("waiting for batches:" in page.words) is said
+    page = page_of(write_run(tmp_path / "short", [step(i, loader_wait=wait) for i, wait in enumerate(waits, 1)]))
+    assert "waiting for batches:" not in page.words, "the first batch is always waited for"
 
 
 def test_a_folder_without_a_run_is_named(tmp_path: Path) -> None:

@@ -71,6 +71,7 @@ def embed(
     from unmask.errors import UnmaskError
     from unmask.inference.loaded import load
     from unmask.inference.stream import EmbedOptions, embed_files
+    from unmask.tasks.export import model_folder
 
     if prompt is not None and prompt_name:
         raise UnmaskError(
@@ -79,7 +80,7 @@ def embed(
     # `main` turns threads of the tokenizer off for the sake of worker processes, of which there are none here.
     os.environ["TOKENIZERS_PARALLELISM"] = "true"
     with Console() as console:
-        model = load(folder, device, threads, backend, precision)  # type: ignore[arg-type]  # checked there
+        model = load(model_folder(folder), device, threads, backend, precision)  # type: ignore[arg-type]  # checked there
         options = EmbedOptions(
             read=read_options(field, separator, skip_bad, max_document),
             pooling=tuple(pooling.split(",")) if pooling else None,  # type: ignore[arg-type]

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from unmask.cli.options import Set, command
+from unmask.cli.options import command
 
 if TYPE_CHECKING:
     from unmask.cli.console import Console
     from unmask.config import FineTuning
+    from unmask.tasks.data import Unchanged
     from unmask.train.journal import View
 
 TASKS = {
@@ -56,7 +57,15 @@ def finetune(
         ),
     ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with the run in --out, with its settings.")] = False,
-    set_: Set = None,
+    set_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="Change any setting, e.g. optimizer.learning_rate=3e-5. Repeatable.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Fine-tune an encoder on labelled data. Ctrl-C saves and leaves; --resume goes on.
 
@@ -120,6 +129,7 @@ def _settings(task: str, given: Mapping[str, Any], changes: list[str]) -> FineTu
     from unmask import settings
     from unmask.config import FineTuning
     from unmask.errors import UnmaskError
+    from unmask.tasks.export import model_folder
 
     if task not in TASKS:
         what = f"unknown task {task!r}" if task else "no task is given"
@@ -128,8 +138,40 @@ def _settings(task: str, given: Mapping[str, Any], changes: list[str]) -> FineTu
         if not given[name]:
             raise UnmaskError(f"no --{name} is given", do=f"give --{name}; `unmask finetune --help` has an example")
     chosen = {name: value for name, value in given.items() if value not in (None, "")}
-    run = settings.parse(FineTuning, {**chosen, "task": {"kind": task}})
-    return settings.override(FineTuning, run, changes)
+    chosen["model"] = str(model_folder(Path(chosen["model"])))
+    _require_own(task, changes)
+    try:
+        run = settings.parse(FineTuning, {**chosen, "task": {"kind": task}})
+    except UnmaskError as error:
+        option = error.what.partition(" ")[0]
+        where = f"--{option.replace('_', '-')}" if option in chosen else error.where
+        raise UnmaskError(error.what, where=where, do=error.do) from None
+    run = settings.override(FineTuning, run, changes)
+    if run.task.kind != task:
+        raise UnmaskError(
+            f"this would make {run.task.kind} of {task}", where="--set task", do=f"give {task}'s settings"
+        )
+    return run
+
+
+def _require_own(task: str, changes: list[str]) -> None:
+    """UnmaskError for a setting that other tasks have and this one has not: taken, it would change the task."""
+    from dataclasses import fields
+    from typing import get_args
+
+    from unmask.config import Task
+    from unmask.errors import UnmaskError
+
+    having = {str(kind.kind): {field.name for field in fields(kind)} for kind in get_args(Task)}
+    for change in changes:
+        table, _, name = change.partition("=")[0].strip().partition(".")
+        others = [kind for kind, names in having.items() if name in names]
+        if table == "task" and others and task not in others:
+            what = (
+                f"the task {task} has no setting {name} ({', '.join(others)} {'has' if len(others) == 1 else 'have'})"
+            )
+            do = f"its settings are: {', '.join(sorted(having[task] - {'kind'}))}"
+            raise UnmaskError(what, where=f"--set task.{name}", do=do)
 
 
 def _one(
@@ -140,6 +182,8 @@ def _one(
 
     if read_run(out):
         raise UnmaskError("there is a run in this folder", where=str(out), do="give another --out, or --resume")
+    if (out / "search.json").exists():
+        raise UnmaskError("there is a search in this folder", where=str(out), do="give another --out")
     return _train(console, run, out, columns, watch)
 
 
@@ -180,8 +224,12 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
     """The same run from several seeds, each in a folder of its own, and what they have in common."""
     from dataclasses import replace
 
+    from unmask.tasks.data import Unchanged
+
+    require_files(run, "--seeds", "every seed")
+    files = Unchanged(columns)
     runs = [(replace(run, seed=run.seed + number), out / f"seed{run.seed + number}") for number in range(seeds)]
-    found = [again(console, each, folder, columns) for each, folder in runs]
+    found = [again(console, each, folder, files) for each, folder in runs]
     names = [name for name in found[0] if all(math.isfinite(metrics.get(name, math.nan)) for metrics in found)]
     scores = {name: [metrics[name] for metrics in found] for name in names}
     rows: list[list[object]] = [
@@ -191,8 +239,18 @@ def _several(console: Console, run: FineTuning, out: Path, columns: dict[str, st
     console.say(f"\nModels: {out}/seed*/model")
 
 
+def require_files(run: FineTuning, option: str, who: str) -> None:
+    """UnmaskError where several runs would read what can be read once."""
+    from unmask.errors import UnmaskError
+    from unmask.labelled.rows import STDIN
+
+    if STDIN in (run.train, run.dev):
+        do = "write the records into a file and name that"
+        raise UnmaskError(f"{who} reads the records, and standard input can be read once", where=option, do=do)
+
+
 def again(
-    console: Console, run: FineTuning, out: Path, columns: dict[str, str], watch: View | None = None
+    console: Console, run: FineTuning, out: Path, files: Unchanged, watch: View | None = None
 ) -> Mapping[str, float]:
     """One of several runs; those that were there before a stop are taken as they are, or go on."""
     from unmask import settings
@@ -200,17 +258,21 @@ def again(
 
     data = read_run(out)
     if data.get("run") != settings.plain(run):
-        return _one(console, run, out, columns, watch)
+        return _one(console, run, out, files.columns, watch)
     if data["result"]["status"] == "finished":
+        files.require(run, out)
         found: dict[str, float] = data["result"]["metrics"]
         return found
-    return _train(console, run, out, columns, watch)
+    return _train(console, run, out, files.columns, watch)
 
 
 def _finish(console: Console, out: Path, metrics: Mapping[str, float]) -> None:
+    from unmask.train.journal import read_run
+
     if metrics:
+        step = read_run(out)["result"]["best"]
         rows: list[list[object]] = [[name, round(value, 4)] for name, value in metrics.items()]
-        console.table("Best checkpoint, dev set", rows)
+        console.table(f"Best checkpoint, step {step:,}, dev set", rows)
     console.say(f"\nModel: {out / 'model'}   Report: {out / 'report.html'}")
     vectors = (out / "model" / "modules.json").exists()
     words = ("embed", out / "model", "FILE", "--out", "vectors.npy") if vectors else ("predict", out / "model", "FILE")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from unmask.cli.finetune import columns_of
-from unmask.cli.options import command
+from unmask.cli.options import command, cuts_told
 from unmask.cli.predict import Map, require_other
 
 if TYPE_CHECKING:
@@ -53,19 +53,22 @@ def mine(
     from unmask.inference.loaded import load
     from unmask.tasks.contrast import Mining
     from unmask.tasks.contrast import mine as find
+    from unmask.tasks.export import model_folder
     from unmask.tasks.retrieval import folder_embedder
 
     if skip >= depth:
         raise UnmaskError(f"all {depth:,} hits are left out", where="--skip", do="give a larger --depth, or skip fewer")
     for path in (source, corpus):
         require_other(out, path)
-    with Console() as console:
+    with Console() as console, cuts_told(console):
+        folder = model_folder(folder)
+        embed = folder_embedder(load(folder), progress=console)
         collection = _collection(console, source, corpus, split, columns_of(map_ or []))
         if not any(grade > 0 for judged in collection.relevant.values() for grade in judged.values()):
             do = "judge one above 0, or name another --split"
             raise UnmaskError("no query has a text that answers it", where=source, do=do)
         chosen = Mining(count=negatives, skip=skip, depth=depth, margin=margin)
-        found = find(collection, folder_embedder(load(folder), progress=console), chosen, progress=console)
+        found = find(collection, embed, chosen, progress=console)
         write_file(out, "".join(_line(record) for record in found))
         _show(console, out, found, folder, len(collection.documents))
 
@@ -80,9 +83,11 @@ def _collection(console: Console, source: str, corpus: str, split: str, columns:
     read: Collection | Read[RankedExample]
     if is_collection(source):
         read = collection = read_collection(source, split)
+        given = len(collection.documents)
     else:
         read = read_ranked(source, columns=columns)
         collection = collection_of(read.examples)
+        given = sum(len(example.positives) + len(example.negatives) for example in read.examples)
         if any(example.scores for example in read.examples):
             console.warn("a teacher's scores are not kept: the texts that are found have none")
     parts: list[Collection | Read[RankedExample]] = [read]
@@ -90,11 +95,16 @@ def _collection(console: Console, source: str, corpus: str, split: str, columns:
         more = read_documents(corpus)
         collection = with_documents(collection, more.documents.values())
         parts.append(more)
+        given += len(more.documents)
     for part in parts:
         for line in part.understood:
             console.note(line)
         for line in part.warnings:
             console.warn(line)
+    if (different := len(collection.documents)) < given:
+        console.note(
+            f"{given:,} documents, {different:,} of them different: equal ones are searched once, empty ones never"
+        )
     return collection
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import shlex
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from unmask.cli.console import Console
     from unmask.text.documents import ReadOptions
     from unmask.text.words import WordSplitter
 
@@ -61,6 +65,25 @@ Set = Annotated[
 def command(*words: object) -> str:
     """A command to go on with, quoted so that it can be pasted into a shell."""
     return shlex.join(["unmask", *map(str, words)])
+
+
+@contextmanager
+def cuts_told(console: Console) -> Iterator[None]:
+    """Lets a warning of the library that texts were cut look like any other warning here."""
+    from unmask.inference.loaded import TruncationWarning
+
+    with warnings.catch_warnings():
+        others = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+            if issubclass(category, TruncationWarning):
+                console.warn(str(message))
+            else:
+                others(message, category, *where)
+
+        warnings.simplefilter("always", TruncationWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
 
 
 def read_options(field: str, separator: str, skip_bad: int, max_document: int) -> ReadOptions:

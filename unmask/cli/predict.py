@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from unmask.cli.finetune import columns_of
+from unmask.cli.options import cuts_told
 
 if TYPE_CHECKING:
     from unmask.cli.console import Console
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from unmask.tasks.saved import TaskModel
 
 _MOST_LABELS = 50  # of a table: a terminal is no place for thousands
+_WORST = 100  # answers that --errors writes, unless --worst says otherwise
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A fine-tuned model folder: ours or Hugging Face's.")]
 Map = Annotated[
@@ -48,19 +51,20 @@ def predict(
     """
     from unmask.cli.console import Console
     from unmask.files import write_file
+    from unmask.labelled.records import counted
 
     require_other(out, source)
     with Console() as console:
         model, features = _prepare(folder, source, map_, max_length, console, asked=True)
         found = model.answer(features, progress=console)
         said = zip(features.examples, found.predictions, strict=True)
-        rows = ({"record": example.place.record, **_plain(prediction)} for example, prediction in said)
+        rows = ({"record": example.place.record, **_said(prediction)} for example, prediction in said)
         lines = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
         if out is None:
             typer.echo(lines, nl=False)
         else:
             write_file(out, lines)
-            console.say(f"{len(found.predictions):,} answers in {out}")
+            console.say(f"{counted(len(found.predictions), 'answer')} in {out}")
 
 
 def evaluate(
@@ -73,15 +77,18 @@ def evaluate(
         ),
     ] = None,
     worst: Annotated[
-        int, typer.Option("--worst", min=1, help="How many of them at most; right answers are left out.")
-    ] = 100,
+        int | None,
+        typer.Option(
+            "--worst", min=1, help="How many of them at most; right answers are left out.", show_default="100"
+        ),
+    ] = None,
     repair: Annotated[
         str,
         typer.Option(
             "--repair", help="Entities whose tags break the scheme: begin, drop, error.", show_default="as in training"
         ),
     ] = "",
-    split: Annotated[str, typer.Option("--split", help="Of a BEIR folder: whose qrels.")] = "test",
+    split: Annotated[str, typer.Option("--split", help="Of a BEIR folder: whose qrels.", show_default="test")] = "",
     rerank: Annotated[
         Path | None,
         typer.Option("--rerank", help="With a BEIR folder: a cross-encoder for the best 100 hits.", show_default=False),
@@ -97,23 +104,38 @@ def evaluate(
     from unmask.config import Contrast
     from unmask.errors import UnmaskError
     from unmask.files import write_file
-    from unmask.labelled.collection import is_collection
+    from unmask.labelled.collection import collection_named, is_collection
+    from unmask.labelled.records import counted
 
     require_other(errors, source)
     with Console() as console:
-        if is_collection(source):
-            _search(console, folder, source, split, rerank)
+        told = {"--errors": errors, "--worst": worst, "--repair": repair, "--map": map_, "--max-length": max_length}
+        named = (source, split or "test") if is_collection(source) else None if split else collection_named(source)
+        if named:
+            _refuse(told, "is for files of records, not for a BEIR folder")
+            _search(console, folder, *named, rerank)
             return
+        _refuse({"--rerank": rerank, "--split": split}, "is for a BEIR folder, not for a file of records")
+        _refuse({"--worst": worst and errors is None}, "says how many answers --errors writes, which is not given")
         model, features = _prepare(folder, source, map_, max_length, console, asked=False, repair=repair)
         if errors is not None and isinstance(model.job.task, Contrast):
             raise UnmaskError("vectors are not right or wrong one by one", where="--errors", do="leave it away")
         found = model.answer(features, progress=console)
         rows: list[list[object]] = [[name, round(value, 4)] for name, value in found.metrics.items()]
-        console.table(f"{len(features.examples):,} records of {source}", rows)
+        console.table(f"{counted(len(features.examples), 'record')} of {source}", rows)
         if errors is not None:
             _break_down(console, model, features, found)
-            write_file(errors, _errors(found, features, worst))
+            write_file(errors, _errors(found, features, worst or _WORST))
             console.say(f"\nThe worst answers: {errors}")
+
+
+def _refuse(options: Mapping[str, object], why: str) -> None:
+    """UnmaskError for an option that would change nothing."""
+    from unmask.errors import UnmaskError
+
+    for name, value in options.items():
+        if value:
+            raise UnmaskError(f"{name} {why}", where=name, do="leave it away")
 
 
 def _break_down(console: Console, model: TaskModel, features: Features, found: Evaluation) -> None:
@@ -152,22 +174,37 @@ def _search(console: Console, folder: Path, source: str, split: str, rerank: Pat
     """Both stages of a search on a collection: by words, by vectors, and each reranked."""
     from unmask.inference.loaded import load
     from unmask.labelled.collection import read_collection
+    from unmask.labelled.records import counted
+    from unmask.tasks.export import model_folder
     from unmask.tasks.rank import judge
     from unmask.tasks.retrieval import METRICS, evaluate, folder_embedder
     from unmask.tasks.saved import TaskModel
 
+    judging = None
+    if rerank is not None:
+        second = TaskModel.load(model_folder(rerank))
+        _require_ranker(second, rerank)
+        judging = judge(second.encoder, second.objective, second.texts)
+    embed = folder_embedder(load(model_folder(folder)), progress=console)
     collection = read_collection(source, split)
     for line in collection.warnings:
         console.warn(line)
-    second = None if rerank is None else TaskModel.load(rerank)
-    found = evaluate(
-        collection,
-        embed=folder_embedder(load(folder), progress=console),
-        judge=None if second is None else judge(second.encoder, second.objective, second.texts),
-        progress=console,
-    )
+    with cuts_told(console):
+        found = evaluate(collection, embed=embed, judge=judging, progress=console)
     rows: list[list[object]] = [[name, *(round(scores[m], 4) for m in METRICS)] for name, scores in found.items()]
-    console.table(f"{len(collection.queries):,} queries of {source}", rows, ["", *METRICS])
+    queries = counted(len(collection.queries), "query", "queries")
+    console.table(f"{queries} of {source}", rows, ["", *METRICS])
+
+
+def _require_ranker(model: TaskModel, folder: Path) -> None:
+    from unmask.config import Ranking, Regression
+    from unmask.errors import UnmaskError
+    from unmask.tasks.jobs import ClassifyJob
+
+    pairs = isinstance(model.job, ClassifyJob) and model.job.texts != 1  # 0: another library's, which does not say
+    if not (isinstance(model.job.task, Ranking) or (isinstance(model.job.task, Regression) and pairs)):
+        do = "train one with `unmask finetune rank`"
+        raise UnmaskError("this is not a cross-encoder: it gives no score to a pair", where=str(folder), do=do)
 
 
 def _prepare(
@@ -184,9 +221,11 @@ def _prepare(
     from unmask.config import Contrast
     from unmask.config.tasks import Tagging
     from unmask.errors import UnmaskError
+    from unmask.tasks.export import model_folder
     from unmask.tasks.saved import TaskModel
 
     how = settings.parse(Tagging, {"repair": repair}, where="--repair").repair if repair else None
+    folder = model_folder(folder)
     model = TaskModel.load(folder, columns=columns_of(map_ or []), max_length=max_length, repair=how)
     if asked and isinstance(model.job.task, Contrast):
         raise UnmaskError("this model makes vectors", where=str(folder), do="use `unmask embed`")
@@ -201,12 +240,22 @@ def _prepare(
     return model, features
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any, number: Callable[[float], float] = float) -> Any:
+    """Objects with names for whatever has some, and every fraction by `number`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: _plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        value = {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
+    elif isinstance(value, tuple) and hasattr(value, "_asdict"):
+        value = value._asdict()
     if isinstance(value, dict):
-        return {name: _plain(part) for name, part in value.items()}
-    return [_plain(part) for part in value] if isinstance(value, list | tuple) else value
+        return {name: _plain(part, number) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(part, number) for part in value]
+    return number(value) if isinstance(value, float) else value
+
+
+def _said(prediction: Any) -> Any:
+    """An answer as it is written, with as many digits as the network's numbers can bear."""
+    return _plain(prediction, lambda value: float(f"{value:.6g}"))
 
 
 def _errors(found: Evaluation, features: Features, worst: int) -> str:
@@ -216,7 +265,7 @@ def _errors(found: Evaluation, features: Features, worst: int) -> str:
     costs = [cost(p, e) for p, e in zip(found.predictions, features.examples, strict=True)]
     order = sorted(range(len(costs)), key=lambda at: -costs[at])
     rows = (
-        {"cost": round(costs[at], 6), "record": _plain(features.examples[at]), "said": _plain(found.predictions[at])}
+        {"cost": round(costs[at], 6), "record": _plain(features.examples[at]), "said": _said(found.predictions[at])}
         for at in order[:worst]
         if costs[at] > 0
     )

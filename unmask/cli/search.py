@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from unmask.cli.finetune import again
+from unmask.cli.finetune import again, require_files
 from unmask.cli.options import command
 
 if TYPE_CHECKING:
     from unmask.cli.console import Console
     from unmask.config import FineTuning
+    from unmask.tasks.data import Unchanged
     from unmask.train.report.data import History
 
 ENDLESS = 1000  # trials at most where only minutes are given
@@ -47,41 +48,41 @@ def search(
 ) -> None:
     """So many trials, or as many as fit into so many minutes, each in a folder of its own. Goes on where it was stopped: a
     trial that is over is taken as it is, whatever the minutes."""
+    from unmask.tasks.data import Unchanged
     from unmask.tasks.search import fits, trial
 
-    _require_files(run, out)
+    _require_place(run, out)
+    files = Unchanged(columns)
     found: list[_Trial] = []
     for number in range(trials or ENDLESS):
         chosen, folder = trial(run, number), out / f"trial{number:02d}"
-        one = _ended(chosen, folder, columns)
-        if one is None:
+        one = _ended(chosen, folder)
+        if one is not None:
+            files.require(chosen, folder)
+        else:
             if not fits([(each.seconds, each.run.epochs) for each in found], chosen.epochs, minutes):
                 break
-            one = _try(console, chosen, folder, columns, [each.scores for each in found])
+            one = _try(console, chosen, folder, files, [each.scores for each in found])
         found.append(one)
         _write(out, found)
     _show(console, out, found)
 
 
-def _require_files(run: FineTuning, out: Path) -> None:
+def _require_place(run: FineTuning, out: Path) -> None:
     from unmask.errors import UnmaskError
-    from unmask.labelled.rows import STDIN
     from unmask.train.journal import read_run
 
     if not run.dev:
         raise UnmaskError(
             "a search needs records to choose by", where="--search", do="give --dev, a labelled file of other records"
         )
-    if STDIN in (run.train, run.dev):
-        do = "write the records into a file and name that"
-        raise UnmaskError("every trial reads the records, and standard input can be read once", where=STDIN, do=do)
+    require_files(run, "--search", "every trial")
     if read_run(out):
         raise UnmaskError("there is a run in this folder", where=str(out), do="give the search another --out")
 
 
-def _ended(run: FineTuning, folder: Path, columns: dict[str, str]) -> _Trial | None:
+def _ended(run: FineTuning, folder: Path) -> _Trial | None:
     """The trial in a folder, if it is this one and over."""
-    from unmask.errors import UnmaskError
     from unmask.train.journal import read_run
 
     if not _is_in(run, folder):
@@ -89,15 +90,12 @@ def _ended(run: FineTuning, folder: Path, columns: dict[str, str]) -> _Trial | N
     data, history = read_run(folder), _history(folder)
     if data["result"]["status"] not in ENDS:
         return None
-    if data.get("columns", {}) != columns:
-        do = "give --map as before, or another --out"
-        raise UnmaskError("the trial in this folder read other columns", where=str(folder), do=do)
     result = data["result"]
     seconds = result.get("seconds", _seconds(history))  # a kill may have come before they were written
     return _Trial(folder, run, result["status"], result["metrics"], _dev_scores(history), seconds)
 
 
-def _try(console: Console, run: FineTuning, folder: Path, columns: dict[str, str], others: list[list[float]]) -> _Trial:
+def _try(console: Console, run: FineTuning, folder: Path, files: Unchanged, others: list[list[float]]) -> _Trial:
     """One trial, or the rest of it. One that diverges or falls behind has lost, which is no reason to stop the search."""
     from unmask.tasks.search import Unpromising
     from unmask.train.step import Diverged
@@ -107,7 +105,7 @@ def _try(console: Console, run: FineTuning, folder: Path, columns: dict[str, str
     try:
         if _is_in(run, folder):
             _compare(run, folder, others)  # the search may have been stopped before this was written down
-        again(console, run, folder, columns, lambda record: _watch(record, run, folder, others))
+        again(console, run, folder, files, lambda record: _watch(record, run, folder, others))
     except Unpromising as error:
         lost = {"status": "given up", "why": error.what, "metrics": {}}
         console.note(f"{folder.name} is given up: {error.what}")
@@ -118,7 +116,7 @@ def _try(console: Console, run: FineTuning, folder: Path, columns: dict[str, str
         console.say("Or go on with the whole search: give its command again.")
         raise
     _note(folder, lost | {"seconds": round(time.monotonic() - began, 1)})
-    ended = _ended(run, folder, columns)
+    ended = _ended(run, folder)
     assert ended is not None
     return ended
 

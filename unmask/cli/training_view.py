@@ -17,7 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from unmask.train.interval import SLOW_LOADER
+from unmask.train.interval import ENOUGH, SLOW_LOADER
 from unmask.train.report.text import compact, count, duration, figure, loss_name, number, one_line, percent
 
 EVERY = 10.0  # seconds between plain lines where nothing can be redrawn
@@ -133,7 +133,7 @@ class TrainingView:
             ("learning_rate", "learning rate", figure),
             ("grad_norm", "gradient norm", figure),
             ("padding", "padding", percent),
-            ("loader_wait", "loader wait", _waiting),
+            ("loader_wait", "loader wait", self._waiting),
         ]
         for key, name, write in writers:
             if (value := number(self._last.get(key))) is not None:
@@ -162,6 +162,10 @@ class TrainingView:
             return ""
         pace = (now - self._first[1]) / (step - self._first[0])
         return f"about {duration(pace * (self._total - step))} left"
+
+    def _waiting(self, share: float) -> str:
+        slow = share > SLOW_LOADER and self._last["step"] >= ENOUGH
+        return percent(share) + (" (too slow: more machine.workers)" if slow else "")
 
     def _grid(self, columns: int) -> RenderableType:
         grid = Table.grid(padding=(0, 1))
@@ -202,20 +206,18 @@ class Trail:
         return "".join(marks[round((value - low) / span * (len(marks) - 1)) if span else 0] for value in picked)
 
 
-def _waiting(share: float) -> str:
-    return percent(share) + (" (too slow: more machine.workers)" if share > SLOW_LOADER else "")
-
-
 def _evaluated(record: Mapping[str, Any]) -> str:
     """One line on an evaluation: each loss with the share of right answers where there is one, the perplexity, and the metric
     that a fine-tuning run is judged by."""
-    accuracy, words = record.get("accuracy") or {}, []
+    metrics = list((record.get("metrics") or {}).items())[:1]
+    told = dict(metrics).keys() & {"accuracy"}  # the same share, with more digits
+    accuracy, words = ({} if told else record.get("accuracy") or {}), []
     for name, value in (record.get("losses") or {"loss": record.get("loss")}).items():
         if (loss := number(value)) is not None:
             right = number(accuracy.get(name))
             words.append(f"{loss_name(name)} {loss:.3f}" + (f" ({percent(right)} right)" if right is not None else ""))
     if (perplexity := number(record.get("perplexity"))) is not None:
         words.append(f"perplexity {compact(perplexity) if perplexity >= 1e5 else figure(perplexity)}")
-    for name, value in list((record.get("metrics") or {}).items())[:1]:
+    for name, value in metrics:
         words.append(f"{name} {value:.4f}")
     return f"held-out at step {count(record['step'])}: " + ", ".join(words)

@@ -1,8 +1,20 @@
 """What a run is, as frozen values: the network, how text is cut, what is learned, and how long. No torch here."""
 
-from unmask.config.encoder import Absolute, Activation, Disentangled, EncoderConfig, Positions, RelativeBias, Rope
+from unmask.config.encoder import (
+    Absolute,
+    Activation,
+    Disentangled,
+    EncoderConfig,
+    Layer,
+    Positions,
+    Recurrent,
+    RelativeBias,
+    Rope,
+    SelfAttention,
+)
 from unmask.config.examples import Blocks, Documents, Examples, FullSentences, Pairs
 from unmask.config.objectives import (
+    BidirectionalWords,
     Infill,
     MaskedTokens,
     NextTokens,
@@ -48,6 +60,7 @@ __all__ = [
     "AdamW",
     "Answering",
     "BatchSize",
+    "BidirectionalWords",
     "Blocks",
     "Classification",
     "Contrast",
@@ -60,6 +73,7 @@ __all__ = [
     "FullSentences",
     "Infill",
     "Keeping",
+    "Layer",
     "Linear",
     "Machine",
     "MaskedTokens",
@@ -72,12 +86,14 @@ __all__ = [
     "Phase",
     "Positions",
     "Ranking",
+    "Recurrent",
     "Regression",
     "RelativeBias",
     "ReplacedTokens",
     "Rope",
     "RunConfig",
     "Schedule",
+    "SelfAttention",
     "SentenceOrder",
     "SentencePair",
     "SpanBoundary",

@@ -82,6 +82,55 @@ class Disentangled:
 Positions = Absolute | Rope | RelativeBias | Disentangled
 
 
+# --- how a layer lets tokens learn of each other -----------------------------------------------------------------------------
+@dataclass(frozen=True, kw_only=True)
+class SelfAttention:
+    """Every token looks at the others (Vaswani et al. 2017, section 3.2); how, the other settings of EncoderConfig say."""
+
+    kind: Literal["attention"] = "attention"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recurrent:
+    """LSTMs over words made of their characters (ELMo: Peters et al. 2018, section 3.4); the sizes are those of its release.
+
+    A word is a run of tokens, best of single characters. Half of hidden_size is written by LSTMs that read from the left, half
+    by those from the right, with `cell_size` cells each. A word comes from convolutions over its characters, each of them
+    `character_size` numbers: `filters` are pairs of a width and how many there are of it (Kim et al. 2016, section 2.2), and
+    `highway_layers` stand above them. Of a longer word the first `max_characters` are read.
+    """
+
+    kind: Literal["recurrent"] = "recurrent"
+    cell_size: int = 4096
+    character_size: int = 16
+    filters: tuple[tuple[int, int], ...] = ((1, 32), (2, 32), (3, 64), (4, 128), (5, 256), (6, 512), (7, 1024))
+    highway_layers: int = 2
+    max_characters: int = 50
+
+    def __post_init__(self) -> None:
+        positive(self, "cell_size", "character_size", "max_characters")
+        if self.highway_layers < 0:
+            raise ValueError(f"highway_layers must not be below 0, not {self.highway_layers}")
+        if not self.filters or any(len(pair) != 2 or min(pair) < 1 for pair in self.filters):
+            raise ValueError(f"filters must be pairs of a width and a number, both above 0, not {self.filters}")
+        if max(width for width, _ in self.filters) > self.max_characters + 2:
+            raise ValueError("filters must not be wider than max_characters and the two marks around a word")
+
+    @property
+    def num_filters(self) -> int:
+        """Filters of all widths."""
+        return sum(count for _, count in self.filters)
+
+
+Layer = SelfAttention | Recurrent
+# What a recurrent layer has no place for, and what stands there instead: no heads, no places, no segments, no norms.
+_NOT_RECURRENT = (
+    "embedding_size", "num_hidden_groups", "head_size", "gated", "type_vocab_size", "positions", "local_attention", "causal",
+    "norm_first", "embedding_norm", "conv_kernel_size",
+)  # fmt: skip
+_WITHOUT = {"type_vocab_size": 0, "embedding_norm": False}
+
+
 # --- the network -----------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True, kw_only=True)
 class EncoderConfig:
@@ -93,6 +142,8 @@ class EncoderConfig:
     pre-training run has its own, `RunConfig.dropout`.
     """
 
+    layer: Layer = field(default_factory=SelfAttention)
+    layer_mix: bool = False  # the output is a mix of all layers that tasks learn (ELMo section 3.3), not the last one
     vocab_size: int = 30522
     hidden_size: int = 768
     embedding_size: int = 0  # narrower tables, projected to hidden_size (ALBERT section 3.1, ELECTRA small)
@@ -154,6 +205,8 @@ class EncoderConfig:
             )
         if self.conv_kernel_size and not self.conv_kernel_size % 2:
             raise ValueError(f"conv_kernel_size must be odd, not {self.conv_kernel_size}")
+        if isinstance(self.layer, Recurrent):
+            _check_recurrent(self, self.layer)
 
     @property
     def key_size(self) -> int:
@@ -200,3 +253,19 @@ class EncoderConfig:
     def window_of(self, layer: int) -> int:
         """Tokens a layer sees on each side; 0: all of them."""
         return self.local_attention // 2 if layer % self.global_attn_every_n_layers else 0
+
+
+def _check_recurrent(config: EncoderConfig, layer: Recurrent) -> None:
+    """ValueError for settings that only attention has, and for halves that don't fit the cells."""
+    for name in _NOT_RECURRENT:
+        field_ = EncoderConfig.__dataclass_fields__[name]
+        usual = Absolute() if name == "positions" else _WITHOUT.get(name, field_.default)
+        if getattr(config, name) != usual:
+            raise ValueError(f"{name} must be {usual} in a recurrent network, not {getattr(config, name)}")
+    if config.hidden_size % 2:
+        raise ValueError(f"hidden_size must be even, half of it for each direction, not {config.hidden_size}")
+    if layer.cell_size <= config.hidden_size // 2:
+        raise ValueError(
+            f"layer.cell_size {layer.cell_size} must be above half of hidden_size, which it is projected to, "
+            f"{config.hidden_size // 2}"
+        )

@@ -118,4 +118,29 @@ class Infill:
             raise ValueError("mean_span must be at least 1, num_decoder_layers at least 0")
 
 
-Objectives = MaskedTokens | SpanBoundary | SentencePair | SentenceOrder | ReplacedTokens | NextTokens | Infill
+@dataclass(frozen=True, kw_only=True)
+class BidirectionalWords:
+    """Two language models over words (ELMo: Peters et al. 2018, section 3.1): each word from those before it, and from those
+    behind it. Only a recurrent network keeps the two apart.
+
+    The `max_words` most frequent words of the corpus can be told; all others are one class.
+    """
+
+    kind: Literal["bilm"] = "bilm"
+    max_words: int = 50_000
+
+    def __post_init__(self) -> None:
+        if self.max_words < 16:
+            raise ValueError(f"max_words must be at least 16, not {self.max_words}")
+
+
+Objectives = (
+    MaskedTokens
+    | SpanBoundary
+    | SentencePair
+    | SentenceOrder
+    | ReplacedTokens
+    | NextTokens
+    | Infill
+    | BidirectionalWords
+)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from unmask.config.checks import positive, share
-from unmask.config.encoder import EncoderConfig
+from unmask.config.encoder import EncoderConfig, Recurrent
 from unmask.config.examples import Examples, Pairs
 from unmask.config.objectives import MaskedTokens, Objectives, ReplacedTokens, SentencePair
 
@@ -238,6 +238,7 @@ class Training(Protocol):
 @dataclass(frozen=True, kw_only=True)
 class RunConfig:
     """A whole pre-training run. `start_from` names a model folder to go on from; empty starts with new weights.
+    `embeddings_from` names static vectors, a file or a folder, that the token table of new weights begins with.
 
     `dropout` is 0 while pre-training: a pass over much text does not overfit, and on a CPU a dropout costs more than a
     matrix product (as in cramming, Geiping and Goldstein 2022, section 4.3).
@@ -245,6 +246,7 @@ class RunConfig:
 
     corpus: str = ""
     start_from: str = ""
+    embeddings_from: str = ""
     seed: int = 0
     dropout: float = 0.0
     encoder: EncoderConfig = field(default_factory=EncoderConfig)
@@ -266,6 +268,8 @@ class RunConfig:
         if not kinds or len(set(kinds)) != len(kinds):
             raise ValueError(f"objectives must be one or more different kinds, not {kinds}")
         _check_goals(self.objectives, self.examples, self.encoder)
+        if self.embeddings_from:
+            _check_table(self)
         length, positions = self.examples.max_length, self.encoder.max_position_embeddings
         if length > positions:
             raise ValueError(f"examples.max_length {length} exceeds encoder.max_position_embeddings {positions}")
@@ -276,6 +280,18 @@ class RunConfig:
     def max_length(self) -> int:
         """Tokens of the longest example."""
         return self.examples.max_length
+
+
+def _check_table(run: RunConfig) -> None:
+    """ValueError where there is no new token table for static vectors."""
+    if run.start_from:
+        raise ValueError("start_from and embeddings_from exclude each other: a model has a token table of its own")
+    if isinstance(run.encoder.layer, Recurrent):
+        raise ValueError("embeddings_from needs a token table; a recurrent encoder.layer makes words from characters")
+    if any(isinstance(goal, ReplacedTokens) and goal.sharing == "gradient_disentangled" for goal in run.objectives):
+        raise ValueError(
+            "embeddings_from needs objectives.rtd.sharing tied or none: else the encoder's table begins at 0"
+        )
 
 
 def _check_goals(goals: tuple[Objectives, ...], examples: Examples, encoder: EncoderConfig) -> None:
@@ -292,6 +308,12 @@ def _check_goals(goals: tuple[Objectives, ...], examples: Examples, encoder: Enc
         raise ValueError('the sbo objective needs an mlm objective with unit "span"')
     if ("causal" in by_kind) != encoder.causal:
         raise ValueError("the causal objective and encoder.causal go together: other objectives look at both sides")
+    if ("bilm" in by_kind) != isinstance(encoder.layer, Recurrent):
+        raise ValueError(
+            "the bilm objective and a recurrent encoder.layer go together: only there the directions stay apart"
+        )
+    if "bilm" in by_kind and len(goals) > 1:
+        raise ValueError("the bilm objective stands alone: others look at both sides at once")
     if "infill" in by_kind and len(goals) > 1:
         raise ValueError("the infill objective stands alone: it rewrites the text that others look at")
     if "infill" in by_kind and encoder.embedding_size:

@@ -94,12 +94,14 @@ class Tagging:
 
 @dataclass(frozen=True, kw_only=True)
 class Answering:
-    """A question to a piece of its context (SQuAD). `stride` tokens are shared by neighbouring windows of a long context."""
+    """A question to a piece of its context (SQuAD). `stride` tokens are shared by neighbouring windows of a long context.
+    With `drop_wrong`, answers that their context does not hold are left out, counted, instead of an error."""
 
     kind: Literal["answer"] = "answer"
     stride: int = 128
     max_answer_tokens: int = 30
     impossible: bool = False  # some questions have no answer (SQuAD 2.0)
+    drop_wrong: bool = False
 
     def __post_init__(self) -> None:
         positive(self, "stride", "max_answer_tokens")
@@ -147,8 +149,9 @@ class FineTuning:
     layer below the top (1: none); `frozen_layers` from below, the embeddings with the first, do not move. With a `lora_rank`
     the encoder does not move at all: the head learns, and beside each matrix of the layers that are not frozen a product of
     this rank, which counts `lora_alpha` / `lora_rank` times (LoRA, Hu et al. 2021; 0: none). `dropout` below 0 is the model's
-    own. `patience` evaluations without a better score end the run (0: never). `per_label` records of each label are drawn by
-    the seed to learn from (0: all records).
+    own. `layer_mix`: the task looks at a mix of all layers that it learns, instead of the last (ELMo: Peters et al. 2018, section
+    3.2), as it always does with an ELMo. `patience` evaluations without a better score end the run (0: never). `per_label` records
+    of each label are drawn by the seed to learn from (0: all records).
     """
 
     model: str = ""
@@ -184,6 +187,8 @@ class FineTuning:
             raise ValueError("lora_rank needs AdamW or StableAdamW: Muon is made for whole matrices")
         if self.dropout >= 1:
             raise ValueError("dropout must be below 1, which leaves nothing to learn from")
+        if self.patience and not self.dev:
+            raise ValueError("patience needs a dev file: without one nothing is evaluated")
         if self.per_label and not isinstance(self.task, Classification):
             raise ValueError(f"per_label needs records with a label or several: {self.task.kind} has none to draw by")
         for name in ("frozen_layers", "lora_rank", "patience", "per_label"):

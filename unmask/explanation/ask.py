@@ -19,6 +19,7 @@ from unmask.config import (
     NextTokens,
     Objectives,
     Pairs,
+    Recurrent,
     ReplacedTokens,
     RunConfig,
     SentenceOrder,
@@ -91,8 +92,9 @@ def ask(
 def _of_preset(texts: Sequence[str], objective: str | None, name: str | None, folder: Path | None, seed: int) -> Asked:
     published = presets.preset(name) if name else _USUAL[objective or "mlm"]
     base = recipes.recipe(preset=published.__name__)
-    objective = objective or (_name_of(base.objectives) if name else "mlm")
     own = published()
+    _require_attention(own, published.__name__)
+    objective = objective or (_name_of(base.objectives) if name else "mlm")
     if folder is not None:
         tokenizer = Tokenizer.load(folder)
         own = _fitted(own, tokenizer)
@@ -106,6 +108,7 @@ def _of_preset(texts: Sequence[str], objective: str | None, name: str | None, fo
 
 def _of_model(model: Path, objective: str | None, folder: Path | None, seed: int) -> Asked:
     loaded = load_model(model)
+    _require_attention(loaded.config, str(model))
     folder = folder or loaded.tokenizer_folder
     if folder is None:
         raise UnmaskError("the folder has no tokenizer", where=str(model), do="give one with --tokenizer FOLDER")
@@ -121,6 +124,14 @@ def _of_model(model: Path, objective: str | None, folder: Path | None, seed: int
     base = RunConfig(start_from=str(model))
     run = _checked(lambda: _run(base, loaded.config, objective, seed, goals), objective, str(model))
     return Asked(objective, str(model), run, run, tokenizer, False, str(folder))
+
+
+def _require_attention(encoder: EncoderConfig, where: str) -> None:
+    """An ELMo's words come to light only while it reads, so its shapes can't be shown before."""
+    if isinstance(encoder.layer, Recurrent):
+        raise UnmaskError(
+            "only networks of attention can be explained, not recurrent ones", where=where, do="choose another"
+        )
 
 
 def _run(

@@ -18,7 +18,7 @@ LONGEST = 7  # letters of a piece: common words stay whole, longer ones show how
 _MANNERS: tuple[tuple[Like, tuple[Preset, ...]], ...] = (
     ("bert", (presets.bert_tiny, presets.bert_mini, presets.bert_small, presets.bert_medium, presets.bert_base)),
     ("bert", (presets.bert_large, presets.bert_base_chinese, presets.spanbert_base, presets.spanbert_large)),
-    ("bert", (presets.neobert,)),
+    ("bert", (presets.neobert, presets.elmo_mini, presets.elmo_small, presets.elmo_medium, presets.elmo)),
     ("roberta", (presets.roberta_base, presets.roberta_large)),
     ("xlm-roberta", (presets.camembert_base,)),
     ("albert", (presets.albert_base, presets.albert_large, presets.albert_xlarge, presets.albert_xxlarge)),

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from unmask.config import EncoderConfig, Rope
+from unmask.config import EncoderConfig, Recurrent, Rope
 from unmask.config.tasks import HeadShape
 from unmask.errors import UnmaskError
 from unmask.hub.fields import LIMITS, Fields, refusal
@@ -160,6 +160,8 @@ def task_classes(name: str, *kinds: str) -> dict[frozenset[str], str]:
 
 def meaning(config: EncoderConfig) -> EncoderConfig:
     """The configuration with its zeros spelled out, and without settings that nothing depends on: equal for equal networks."""
+    if isinstance(config.layer, Recurrent):
+        return config  # whose zeros can only stay
     places, local = config.positions, any(config.window_of(layer) for layer in range(config.num_hidden_layers))
     if isinstance(places, Rope) and (not local or places.local_theta == places.theta):
         places = replace(places, local_theta=0.0)

@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from unmask.config import Recurrent
 from unmask.errors import UnmaskError
 from unmask.hub.files import load_model, save_weights
 from unmask.hub.weights import State, Weights
@@ -31,6 +32,12 @@ def grow_vocabulary(
     unmask.json. Raises UnmaskError when pieces, tokenizer and model do not fit each other.
     """
     loaded = load_model(folder_in)
+    if isinstance(loaded.config.layer, Recurrent):
+        raise UnmaskError(
+            "a network that makes words of characters has room for every word already",
+            where=str(folder_in),
+            do="use it as it is: a new token would be a new character",
+        )
     old, size = loaded.config.vocab_size, Tokenizer.load(new_tokenizer_folder).vocab_size
     first = size - len(pieces)
     _check(pieces, first, old, new_tokenizer_folder)

@@ -187,6 +187,8 @@ class Loaded:
         _require_texts(texts, before)
         tokens = self._texts.encode(texts, plan.prompt)
         vectors_ND, done = np.empty((0, self.hidden_size * len(plan.pooling.modes)), np.float32), 0
+        if texts:
+            tell(0)
         for chosen in token_batches(tokens.lengths_N, plan.batch_tokens):
             found = self.backend.pooled(TokenBatch(*tokens.gather(chosen)), plan.pooling, plan.layer)
             if not done:

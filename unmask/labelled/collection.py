@@ -54,6 +54,22 @@ def read_collection(folder: str, split: str) -> Collection:
     return Collection(documents, queries, relevant, titles, source, (said,), warnings)
 
 
+def collection_named(source: str) -> tuple[str, str] | None:
+    """Folder and split of a collection: FOLDER/SPLIT, or FOLDER where it has one split only; None for what is none.
+
+    UnmaskError where the folder has several.
+    """
+    path = Path(source)
+    if not is_collection(source):
+        return (str(path.parent), path.name) if not path.exists() and is_collection(str(path.parent)) else None
+    found = (path / "qrels").iterdir() if (path / "qrels").is_dir() else ()
+    splits = sorted({file.name.partition(".")[0] for file in found if file.name.endswith(JUDGEMENTS)})
+    if len(splits) == 1:
+        return source, splits[0]
+    do = f"name one, e.g. {path / splits[0]}" if splits else "put judgements into qrels/train.tsv"
+    raise UnmaskError(f"the folder has {len(splits)} splits of judgements: {', '.join(splits)}", where=source, do=do)
+
+
 def read_documents(source: str) -> Collection:
     """Documents alone, without queries: those of a BEIR folder, or the records of a file, which are numbered from 1.
 

@@ -33,6 +33,7 @@ def no_column(table: Table, what: str, role: str, *, near: str = "") -> UnmaskEr
     """The error of a column that is missing: says which there are, and how to name one."""
     close = get_close_matches(near, table.columns, 1)
     hint = f"did you mean {close[0]!r}? " if close else ""
+    hint += "a column that is mapped must be in every file of the command; " if near else ""
     listed = ", ".join(repr(name) for name in table.columns) or "none"
     do = f'{hint}the columns are: {listed}; say which it is: --map {role}=COLUMN, columns={{"{role}": …}} in Python'
     return UnmaskError(what, where=table.name, do=do)

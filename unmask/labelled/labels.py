@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from difflib import get_close_matches
 
 from unmask.config.tasks import Scheme
 from unmask.errors import UnmaskError
@@ -66,9 +67,10 @@ def require_known(examples: Sequence[Labelled], labels: Sequence[str], source: s
     more = f" and {len(unseen) - SHOWN} more" if len(unseen) > SHOWN else ""
     shown = ", ".join(map(repr, labels[:SHOWN])) + (f" and {len(labels) - SHOWN} more" if len(labels) > SHOWN else "")
     what = f"{len(unseen)} label{'s' * (len(unseen) > 1)} unknown: {', '.join(listed)}{more}"
-    raise UnmaskError(
-        what, where=source, do=f"known are {shown}; train with the others too, or leave these records out"
-    )
+    near = get_close_matches(next(iter(unseen)), labels, 1)
+    hint = f"did you mean {near[0]!r}? " if near else ""
+    do = f"{hint}known are {shown}; train with the others too, or leave these records out"
+    raise UnmaskError(what, where=source, do=do)
 
 
 def _labels(example: Labelled) -> Iterator[str]:

@@ -161,7 +161,9 @@ def _wrong(one: _Asked, text: str, start: int, *, found: bool) -> UnmaskError:
     there = one.context[max(start, 0) : max(start, 0) + len(text)][:60]
     why = "is in the context more than once, and not there" if found else "is not in the context"
     what = f"question {one.id!r}: the answer {text[:60]!r} {why}; at its start {start} is {there!r}"
-    return UnmaskError(what, where=str(one.place), do=f"{DO_OFFSET}; or leave such answers out (drop wrong answers)")
+    return UnmaskError(
+        what, where=str(one.place), do=f"{DO_OFFSET}; or leave such answers out: --set task.drop_wrong=true"
+    )
 
 
 def _pairs(one: _Asked) -> Iterator[tuple[str, int]]:

@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from unmask.errors import UnmaskError
-from unmask.labelled.collection import ranked_from_collection, read_collection
+from unmask.labelled.collection import collection_named, ranked_from_collection, read_collection
 from unmask.labelled.columns import check_mapping, find_column, no_column, spoken, text_in, text_value, used, value_of
 from unmask.labelled.records import RankedExample, Read
 from unmask.labelled.rows import Doubts, Row, Table, read_table
 
-__all__ = ["ranked_from_collection", "read_collection", "read_ranked"]
+__all__ = ["ranked_from_collection", "read_asked", "read_collection", "read_ranked"]
 
 ROLES = ("query", "positive", "negative")
+ASKED = ("query", "texts", "positive", "negative")
+TEXTS = ("texts", "documents", "passages", "candidates")
 QUERIES = ("query", "anchor", "query_text", "question", "text_a", "text1", "sentence1", "sentence_a", "sentence")
 SURE = ("positive", "positives", "pos", "positive_passages", "positive_text")
 MATCHES = (*SURE, "passage", "document", "answer", "response", "text_b", "text2", "sentence2", "sentence_b")
@@ -24,7 +26,7 @@ JUDGED = ("label", "labels", "score", "similarity", "relevance")
 
 
 def read_ranked(source: str, *, columns: Mapping[str, str] = {}) -> Read[RankedExample]:
-    """Every query of a file with its positives and negatives.
+    """Every query of a file, or of a BEIR folder (FOLDER/SPLIT), with its positives and negatives.
 
     JSON: {"query", "pos": […], "neg": […]} with `pos_scores` and `neg_scores` where a teacher scored them (FlagEmbedding),
     or `positive_passages` and `negative_passages` with title and text (Tevatron). Any table: a column for the query (or
@@ -32,6 +34,8 @@ def read_ranked(source: str, *, columns: Mapping[str, str] = {}) -> Read[RankedE
     an empty one none; `scores` lists a teacher's scores of all, positives first. `columns` maps query, positive and
     negative to the file's own names. A negative that is also a positive of its query is left out and counted.
     """
+    if named := collection_named(source):
+        return ranked_from_collection(read_collection(*named))
     table, doubts = read_table(source), Doubts()
     query, positive, negatives = _columns(table, columns)
     scored = [name for name in ("pos_scores", "neg_scores", "scores") if name in table.columns]
@@ -50,6 +54,39 @@ def read_ranked(source: str, *, columns: Mapping[str, str] = {}) -> Read[RankedE
         examples.append(_example(row, asked, good, bad, scores, doubts))
     said: dict[str, str | None] = {"query": query, "positive": positive}
     said |= {f"negative {at}": name for at, name in enumerate(negatives, 1)} | {f"teacher's {n}": n for n in scored}
+    return Read(examples, (*table.understood, *used(table, said)), (*table.warnings, *doubts.warnings))
+
+
+def read_asked(source: str, *, columns: Mapping[str, str] = {}) -> Read[RankedExample]:
+    """Every query of a file with texts to be ranked, all of them as `negatives`, since nothing is known of them.
+
+    {"query", "texts": […]} (or documents, passages, candidates), or records as `read_ranked` takes them, also without a
+    positive: those first, then negatives. `columns` may map query, texts, positive and negative.
+    """
+    table, doubts = read_table(source), Doubts()
+    check_mapping(table, columns, ASKED)
+    query = find_column(table, "query", QUERIES, columns)
+    if query is None:
+        raise no_column(table, "none of the columns is known to hold the query", "query")
+    listed = find_column(table, "texts", TEXTS, columns)
+    positive = find_column(table, "positive", [name for name in MATCHES if name != query], columns)
+    others = [columns["negative"]] if "negative" in columns else list(filter(NEGATIVE.fullmatch, table.columns))
+    texts = [listed] if listed else [name for name in (positive, *others) if name is not None]
+    if not texts:
+        raise no_column(table, "none of the columns is known to hold the texts to rank", "texts")
+    examples = []
+    for row in table.rows:
+        asked = text_value(row, query)
+        cells = [(name, row.values.get(name)) for name in texts]
+        given = [(name, cell) for name, cell in cells if cell is not None and (cell != "" or name not in others)]
+        found = [text for name, cell in given for text in _texts(cell, name, row)]
+        if not found:
+            raise UnmaskError("no text to rank", where=str(row.place), do="give the query a text or more")
+        if not all((asked, *found)):
+            doubts.add("empty texts", row.place)
+        examples.append(RankedExample(asked, (), tuple(found), row.place))
+    said: dict[str, str | None] = {"query": query}
+    said |= {f"texts {at}": name for at, name in enumerate(texts, 1)}
     return Read(examples, (*table.understood, *used(table, said)), (*table.warnings, *doubts.warnings))
 
 

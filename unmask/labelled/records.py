@@ -85,6 +85,11 @@ class Collection:
 Record = TypeVar("Record")
 
 
+def counted(number: int, what: str, many: str = "") -> str:
+    """A number of things in words: 1 record, 2,000 records; `many`: the plural, where it does not end in s alone."""
+    return f"{number:,} {what if number == 1 else many or what + 's'}"
+
+
 @dataclass(frozen=True)
 class Read(Generic[Record]):
     """The records of a source, what was understood of its form (one sentence each), doubts, counted, and what the column of

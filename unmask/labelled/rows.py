@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from unmask.errors import UnmaskError
-from unmask.labelled.records import Place
+from unmask.labelled.records import Place, counted
 from unmask.labelled.splits import split_files
 from unmask.text import formats
 from unmask.text.documents import DamagedInputError, Reading, ReadOptions, ReadReport
@@ -113,7 +113,7 @@ def read_table(source: str) -> Table:
         raise UnmaskError("there is no record in it", where=source, do=do)
     if form == "tsv":
         _doubt_quotes(rows, doubts)
-    understood = [f"{source}: {len(rows):,} records, {SPOKEN[form]}"]
+    understood = [f"{source}: {counted(len(rows), 'record')}, {SPOKEN[form]}"]
     if reading.report.boms:
         understood.append("a byte order mark was removed")
     columns = tuple(dict.fromkeys(name for row in rows for name in row.values))

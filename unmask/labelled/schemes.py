@@ -84,11 +84,13 @@ def part_of(tag: str, scheme: SpanScheme, where: Callable[[], str] = lambda: "")
     if role is not None and bool(label) == bool(hyphen):
         return Part(role, label)
     own = ", ".join(f"{letter}-…" for letter in LETTERS[scheme] if letter)
-    schemes = ", ".join(_schemes([letter]) or LETTERS)
+    fitting = _schemes([letter])
+    setting = f"--set task.scheme={fitting[0] if fitting else 'plain'}"
     raise UnmaskError(
         f"{tag!r} is not a tag of the scheme {scheme}: neither O nor {own}",
         where=where(),
-        do=f"take the scheme the tags are in: {schemes}, or plain where each tag stands for itself",
+        do=f"take the scheme the tags are in: {', '.join(fitting or LETTERS)}, or plain where each tag stands for itself; "
+        f"e.g. {setting}",
     )
 
 

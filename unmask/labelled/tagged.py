@@ -35,6 +35,7 @@ PARTED = (
     " better than predictions"
 )
 SEGMENTS = "Chinese texts, cut into single characters, though the model learned words of several: better give it words"
+SHOWN = 20  # names of numbers that a sentence lists
 SPANS = ("spans", "entities", "label", "labels", "annotations")
 
 
@@ -56,8 +57,9 @@ def read_tagged(
     or CLUENER's {type: {surface: [[begin, last]]}}. `columns` maps words, tags, text and spans to the file's own names.
     Any other file has a word a line (CoNLL), with `word_column` and `tag_column` counted from 0, or from the end below 0;
     `columns` may map words and tags to such numbers.
-    `names` are what tags that are numbers stand for. `scheme` is the one of the tags; spans become tags of it. A broken
-    entity begins where it is, is dropped (`repair`), both counted, or is an error. A text is cut into words by `parting`.
+    `names` are what tags that are numbers stand for, where the file does not know it. `scheme` is the one of the tags;
+    spans become tags of it. A broken entity begins where it is, is dropped (`repair`), both counted, or is an error. A
+    text is cut into words by `parting`.
     `asked`: tags are not looked at.
     """
     if repair not in get_args(Repair) or scheme not in get_args(Scheme):
@@ -77,7 +79,18 @@ def read_tagged(
     check_mapping(table, columns, ROLES)
     make, said = _reader(table, columns, tuple(names), scheme, repair, parting, asked, doubts)
     made = [make(row) for row in table.rows]
-    return Read(made, (*table.understood, *used(table, said)), (*table.warnings, *doubts.warnings))
+    numbered = _numbered(table, said.get("list of tags"), names)
+    return Read(made, (*table.understood, *used(table, said), *numbered), (*table.warnings, *doubts.warnings))
+
+
+def _numbered(table: Table, tags: str | None, names: Sequence[str]) -> list[str]:
+    """A sentence on what tags that are numbers were taken for, where the file does not say it."""
+    if tags is None or tags in table.names or not names:
+        return []
+    first = next((found for row in table.rows if (found := row.values.get(tags))), None)
+    if not isinstance(first, list) or not isinstance(first[0], int):
+        return []
+    return [f"tags are numbers: {', '.join(f'{at} is {name}' for at, name in enumerate(names[:SHOWN]))}"]
 
 
 def _column_numbers(source: str, columns: Mapping[str, str], word: int, tag: int) -> tuple[int, int]:
@@ -117,7 +130,7 @@ def _reader(
         tags = None if asked else find_column(table, "tags", TAGS, columns)
         if tags is None and not asked:
             raise no_column(table, "none of the columns is known to hold the tags", "tags")
-        known = names or table.names.get(tags or "", ())
+        known = table.names.get(tags or "", ()) or names
         said = {"list of words": words, "list of tags": tags}
         return (lambda row: _from_words(row, words, tags, known, scheme, repair, doubts)), said
     if text is None:
@@ -166,18 +179,31 @@ def _tag(value: object, names: tuple[str, ...], where: str) -> str:
             return names[value]
         case int() if not isinstance(value, bool):
             what = f"the tag is {value}, and " + (f"there are {len(names)} names" if names else "no names are given")
-            do = "give the names that the numbers stand for, in their order, or write the tags as words"
+            do = (
+                "write the tags as words, or name what the numbers stand for, in their order: "
+                """--set task.labels='["O", "B-PER", …]'"""
+            )
         case _:
             what = f"the tag is {'empty' if isinstance(value, str) else spoken(value)}"
             do = "give every word one tag"
     raise UnmaskError(what, where=where, do=do)
 
 
+def _spans_in(row: Row, column: str) -> object:
+    """What a column that was taken for spans holds; the label of a whole text is none."""
+    value = value_of(row, column)
+    if isinstance(value, str | int | float) or value is None:
+        do = "give spans, [[begin, end, type], …], or words with a tag each; labels of whole texts are learned by classify"
+        what = f"column {column!r} was taken for the spans of the text, but it is {spoken(value)}"
+        raise UnmaskError(what, where=str(row.place), do=do)
+    return value
+
+
 def _from_text(
     row: Row, column: str, span_column: str | None, scheme: Scheme, parting: Parting, doubts: Doubts
 ) -> TaggedExample:
     text = text_value(row, column)
-    spans = [] if span_column is None else read_spans(value_of(row, span_column), text, row.place)
+    spans = [] if span_column is None else read_spans(_spans_in(row, span_column), text, row.place)
     offsets, counted, parted = lay_over_words(text, spans, row.place, parting)
     if parting == "segments" and has_segments(text):
         doubts.add(SEGMENTS, row.place)

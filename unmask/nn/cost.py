@@ -10,9 +10,10 @@ from collections.abc import Sequence
 
 from torch import nn
 
-from unmask.config import Disentangled, EncoderConfig
+from unmask.config import Disentangled, EncoderConfig, Recurrent
 from unmask.nn.kernels.vocabulary import rows_at_once
 
+WORD = 5.0  # characters of an English word with its punctuation, about: what a network of words works on
 TRAINING = 3.0  # forward passes that a forward and a backward pass cost together
 
 
@@ -29,6 +30,8 @@ def encoder_flops(
     `reading`: how many tokens' last states are looked at, where not all are.
     """
     tokens = sum(lengths)
+    if isinstance(config.layer, Recurrent):
+        return 2.0 * tokens / WORD * recurrent_matrices(config, config.layer, until)
     work = 2.0 * tokens * config.embedding_size * config.hidden_size
     work += 2.0 * tokens * config.conv_kernel_size * config.hidden_size**2
     layers = config.num_hidden_layers if until is None else until
@@ -43,6 +46,15 @@ def layer_flops(config: EncoderConfig, layer: int, lengths: Sequence[int], askin
     tokens, answering = sum(lengths), 2 * config.hidden_size * config.inner_size
     scores = attention_flops(config, lengths, config.window_of(layer)) * asking / tokens
     return 2.0 * (tokens * answering + asking * (block_matrices(config) - answering)) + scores
+
+
+def recurrent_matrices(config: EncoderConfig, layer: Recurrent, until: int | None = None) -> int:
+    """Numbers that a word of average length is multiplied with, were no word twice in a batch."""
+    half, filters = config.hidden_size // 2, layer.num_filters
+    widths = sum(width * count for width, count in layer.filters)
+    word = round(WORD + 2) * widths * layer.character_size + (2 * layer.highway_layers * filters + half) * filters
+    layers = config.num_hidden_layers if until is None else until
+    return word + layers * 2 * layer.cell_size * (4 * (half + half) + half)
 
 
 def block_matrices(config: EncoderConfig) -> int:
@@ -75,6 +87,10 @@ def training_bytes(config: EncoderConfig, parameters: int, tokens: int, scored_t
 
     Per token and layer about 16 hidden-sized and 3 intermediate-sized values are kept, and a chunk of logits three times.
     """
+    if isinstance(config.layer, Recurrent):
+        cells = config.num_hidden_layers * 2 * 6 * config.layer.cell_size
+        kept = cells + 8 * config.layer.num_filters + 8 * config.hidden_size
+        return 4 * 4 * parameters + round(4 * tokens / WORD * kept)
     wide = (1 + config.gated) * config.intermediate_size
     per_token = 4 * config.num_hidden_layers * (16 * config.hidden_size + 3 * wide)
     rows = min(scored_tokens, rows_at_once(config.vocab_size, "cpu"))

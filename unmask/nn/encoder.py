@@ -13,13 +13,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from unmask.batch import Layout, PackedBatch
-from unmask.config import Absolute, EncoderConfig
+from unmask.config import Absolute, EncoderConfig, Recurrent
 from unmask.nn.attention import Attention
+from unmask.nn.characters import CharacterWords
 from unmask.nn.embeddings import Embeddings, Tables
 from unmask.nn.kernels.activation import activation
 from unmask.nn.kernels.dropout import Dropout
+from unmask.nn.layer_mix import LayerMix
 from unmask.nn.parts import FeedForward, build_norm
 from unmask.nn.places import Known, Places
+from unmask.nn.recurrent import RecurrentBlock
 
 MULTIPLE = 64  # tokens of a training step: were they any number, each step would leave holes in memory that the next can't fill
 
@@ -36,11 +39,17 @@ class Encoder(nn.Module):
         super().__init__()
         self.config = config
         self.multiple = MULTIPLE
-        self.embeddings = Embeddings(config, own_tables)
+        recurrent = config.layer if isinstance(config.layer, Recurrent) else None
+        self.words = None if recurrent is None else CharacterWords(config, recurrent)
+        self.embeddings = Embeddings(config, own_tables and recurrent is None)
         self.places = Places(config)
-        self.blocks = nn.ModuleList(Block(config, first=i == 0) for i in range(config.num_blocks))
+        self.blocks = nn.ModuleList(
+            Block(config, first=i == 0) if recurrent is None else RecurrentBlock(config, recurrent, first=i == 0)
+            for i in range(config.num_blocks)
+        )
         self.convolution = Convolution(config) if config.conv_kernel_size else None
         self.norm = build_norm(config, config.hidden_size) if config.norm_first else nn.Identity()
+        self.mix = LayerMix(config.num_hidden_layers + 1) if config.layer_mix else None
 
     def forward(self, batch: PackedBatch, *added: Tables) -> Tensor:
         for x in self._states(batch, added, self.config.num_hidden_layers, None):
@@ -50,13 +59,14 @@ class Encoder(nn.Module):
     def layers(
         self, batch: PackedBatch, *added: Tables, until: int | None = None, read_M: Tensor | None = None
     ) -> list[Tensor]:
-        """The embedded tokens and the state after each layer, num_hidden_layers + 1 in all; the last is the output.
+        """The embedded tokens and the state after each layer, num_hidden_layers + 1 in all, and the mix of these where the
+        network has one; the last is the output.
 
         What no one looks at costs nothing: with `until` the first layers only, that many; with `read_M` the last state is
         right at these tokens only, and zero elsewhere: in the last layer no other token asks.
         """
         until = self.config.num_hidden_layers if until is None else until
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or self.words is not None:
             return list(self._states(batch, added, until, read_M))
         count = len(batch.input_ids)
         filled = batch.padded_to(self.multiple * math.ceil(count / self.multiple))
@@ -87,6 +97,29 @@ class Encoder(nn.Module):
         self, batch: PackedBatch, added: tuple[Tables, ...], until: int, read_M: Tensor | None
     ) -> Iterator[Tensor]:
         self._require_fitting(batch)
+        if self.words is None:
+            states = self._token_states(batch, added, until, read_M)
+        else:
+            states = self._word_states(self.words, batch, until)
+        if self.mix is None or until < self.config.num_hidden_layers:
+            yield from states
+            return
+        kept = list(states)
+        yield from kept
+        yield self.mix(kept)
+
+    def _word_states(self, read: CharacterWords, batch: PackedBatch, until: int) -> Iterator[Tensor]:
+        """The layers work on words; outside, each token has its word's vector."""
+        words = read.words(batch)
+        x_WD = read(batch, words)
+        yield words.spread(x_WD)
+        for block in list(self.blocks)[:until]:
+            x_WD = block(x_WD, words.layout)
+            yield words.spread(x_WD)
+
+    def _token_states(
+        self, batch: PackedBatch, added: tuple[Tables, ...], until: int, read_M: Tensor | None
+    ) -> Iterator[Tensor]:
         layout, known = batch.layout, self.places(batch.layout)
         x = self.embeddings(batch, *added)
         yield x

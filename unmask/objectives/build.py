@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from unmask.config import (
+    BidirectionalWords,
     EncoderConfig,
     Infill,
     MaskedTokens,
@@ -16,6 +17,7 @@ from unmask.config import (
     SpanBoundary,
 )
 from unmask.objectives.base import Joint, Objective
+from unmask.objectives.bilm import BidirectionalWordObjective
 from unmask.objectives.boundary import SpanBoundaryObjective
 from unmask.objectives.infill import InfillObjective
 from unmask.objectives.masked import MaskedTokenObjective
@@ -48,3 +50,5 @@ def _build(config: EncoderConfig, goal: Objectives, vocabulary: Vocabulary) -> O
             return NextTokenObjective(config)
         case Infill():
             return InfillObjective(config, goal, vocabulary)
+        case BidirectionalWords():
+            return BidirectionalWordObjective(config, goal, vocabulary)

@@ -13,7 +13,7 @@ from types import ModuleType
 
 from unmask.config import EncoderConfig
 from unmask.errors import UnmaskError
-from unmask.presets import albert, bert, deberta, electra, gpt, modernbert, roberta, t5
+from unmask.presets import albert, bert, deberta, electra, gpt, modernbert, recurrent, roberta, t5
 from unmask.presets.albert import albert_base, albert_large, albert_xlarge, albert_xxlarge
 from unmask.presets.bert import (
     bert_base,
@@ -50,6 +50,7 @@ from unmask.presets.modernbert import (
     modernbert_large,
     neobert,
 )
+from unmask.presets.recurrent import elmo, elmo_medium, elmo_mini, elmo_small
 from unmask.presets.roberta import camembert_base, roberta_base, roberta_large
 from unmask.presets.t5 import t5_base, t5_small
 
@@ -80,6 +81,10 @@ __all__ = [
     "electra_base",
     "electra_large",
     "electra_small",
+    "elmo",
+    "elmo_medium",
+    "elmo_mini",
+    "elmo_small",
     "ettin_150m",
     "ettin_17m",
     "ettin_1b",
@@ -103,7 +108,7 @@ __all__ = [
     "t5_small",
 ]
 
-_FILES = (bert, roberta, albert, electra, deberta, modernbert, gpt, t5)
+_FILES = (bert, roberta, albert, electra, deberta, modernbert, gpt, t5, recurrent)
 
 
 def families() -> list[list[str]]:

@@ -29,6 +29,7 @@ from unmask.recipes.masked import (
     spanbert,
 )
 from unmask.recipes.modern import ettin_long, modernbert, modernbert_long, neobert
+from unmask.recipes.recurrent import elmo
 from unmask.recipes.replaced import deberta_v3, electra, electra_large, electra_paper
 from unmask.recipes.shrink import shrunk
 
@@ -47,6 +48,7 @@ __all__ = [
     "electra",
     "electra_large",
     "electra_paper",
+    "elmo",
     "ettin_long",
     "gpt2",
     "mlm_only",
@@ -81,6 +83,7 @@ _OF_PRESETS: tuple[tuple[Recipe, tuple[Preset, ...]], ...] = (
     (neobert, (presets.neobert,)),
     (gpt2, (presets.gpt2, presets.gpt2_medium)),
     (t5, (presets.t5_small, presets.t5_base)),
+    (elmo, (presets.elmo_mini, presets.elmo_small, presets.elmo_medium, presets.elmo)),
 )
 _WITHOUT_PRESET: tuple[Recipe, ...] = (mlm_only, electra_paper, modernbert_long, ettin_long, demo)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from unmask.config import Disentangled, EncoderConfig, Positions, RunConfig
+from unmask.config import Disentangled, EncoderConfig, Layer, Positions, Recurrent, RunConfig
 from unmask.recipes.parts import peak_rate
 
 LENGTH = "examples.max_length="  # the change of a phase that depends on the size
@@ -34,6 +34,7 @@ def _encoder(e: EncoderConfig, hidden: int, layers: int, heads: int, longest: in
     narrower = hidden / e.hidden_size
     return replace(
         e,
+        layer=_layer(e.layer, narrower),
         hidden_size=hidden,
         embedding_size=e.embedding_size and _eights(e.embedding_size * narrower),
         num_hidden_layers=layers,
@@ -45,6 +46,14 @@ def _encoder(e: EncoderConfig, hidden: int, layers: int, heads: int, longest: in
         local_attention=e.local_attention and max(2, 2 * round(e.local_attention * shorter / 2)),
         positions=_positions(e.positions, longest / e.max_position_embeddings),
     )
+
+
+def _layer(layer: Layer, narrower: float) -> Layer:
+    """Cells and filters keep their proportion to the width."""
+    if not isinstance(layer, Recurrent):
+        return layer
+    filters = tuple((width, _eights(count * narrower)) for width, count in layer.filters)
+    return replace(layer, cell_size=_eights(layer.cell_size * narrower), filters=filters)
 
 
 def _positions(positions: Positions, shorter: float) -> Positions:

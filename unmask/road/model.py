@@ -8,18 +8,21 @@ from pathlib import Path
 import torch
 
 from unmask.batch import PackedBatch
-from unmask.config import ReplacedTokens, RunConfig
+from unmask.config import BidirectionalWords, ReplacedTokens, RunConfig
 from unmask.errors import UnmaskError
 from unmask.hub.files import LoadedModel, load_model
 from unmask.hub.restore import restore_into
+from unmask.nn.characters import token_kinds
 from unmask.nn.cost import TRAINING, encoder_flops
 from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
 from unmask.objectives.base import Joint
+from unmask.objectives.bilm import BidirectionalWordObjective
 from unmask.objectives.build import build_objective
 from unmask.objectives.masked import MaskedTokenObjective
 from unmask.objectives.replaced import ReplacedTokenObjective
 from unmask.road.phases import phases_of, require_same_shapes
+from unmask.road.static_table import begin_with_vectors
 from unmask.text.examples import require_tokens
 from unmask.text.shards import Corpus
 from unmask.text.tokenizer import Tokenizer
@@ -41,6 +44,20 @@ class Model:
         reading = None if batch.read is None else len(batch.read)
         own = encoder_flops(config, batch.layout.lengths, until=self.objective.depth(config), reading=reading)
         return TRAINING * (own + self.objective.flops(config, batch))
+
+    def know_words(self, corpus: Corpus) -> None:
+        """Tells a network of words which tokens begin one, and its objective the frequent words, where it has none yet.
+
+        UnmaskError for a tokenizer that does not tell.
+        """
+        if self.encoder.words is None:
+            return
+        kinds_V = token_kinds(Tokenizer.load(corpus.tokenizer_folder))
+        self.encoder.words.tell(kinds_V)
+        for part in self.objective.modules():
+            if isinstance(part, BidirectionalWordObjective):
+                part.tell(kinds_V)
+                part.know_words(corpus)
 
     def know_frequencies(self, corpus: Corpus) -> None:
         """Tells new MLM heads that want it how often each token occurs in the corpus."""
@@ -71,9 +88,10 @@ def fit_to_corpus(run: RunConfig) -> RunConfig:
 
 
 def build(run: RunConfig, vocabulary: Vocabulary, *, start: bool = True) -> Model:
-    """The network of a run with its first weights: drawn from the seed, or taken from the model it starts from.
+    """The network of a run with its first weights: drawn from the seed, its token table begun with static vectors if that is
+    asked for, or taken from the model it starts from.
 
-    Without `start` that model is not looked at: the weights of a checkpoint will replace these.
+    Without `start` neither is looked at: the weights of a checkpoint will replace these.
     """
     model = _assemble(run, vocabulary)
     encoder, objective = model.encoder, model.objective
@@ -84,6 +102,9 @@ def build(run: RunConfig, vocabulary: Vocabulary, *, start: bool = True) -> Mode
         if isinstance(part, ReplacedTokenObjective):
             part.start(encoder)
     notes = _start_from(run, encoder, objective) if run.start_from and start else ()
+    if run.embeddings_from and start:
+        tokenizer = Tokenizer.load(Corpus.open(run.corpus, "train", verify=False).tokenizer_folder)
+        notes = (begin_with_vectors(encoder, tokenizer, Path(run.embeddings_from)),)
     return replace(model, notes=notes)
 
 
@@ -125,7 +146,7 @@ def _model_for(corpus: Corpus, folder: Path) -> LoadedModel:
 
 
 def _with_model(run: RunConfig, loaded: LoadedModel) -> RunConfig:
-    """The run with the encoder of the model it starts from, and a generator of the size of that model's.
+    """The run with the encoder of the model it starts from, and a generator and a table of words of that model's size.
 
     UnmaskError where the model can't do what the run asks.
     """
@@ -137,6 +158,10 @@ def _with_model(run: RunConfig, loaded: LoadedModel) -> RunConfig:
         goals = tuple(
             replace(goal, generator_width=width, generator_depth=depth) if isinstance(goal, ReplacedTokens) else goal
             for goal in goals
+        )
+    if (words := loaded.heads.get("bilm", {}).get("words")) is not None:
+        goals = tuple(
+            replace(goal, max_words=len(words)) if isinstance(goal, BidirectionalWords) else goal for goal in goals
         )
     try:
         return replace(run, encoder=loaded.config, objectives=goals)

@@ -10,7 +10,7 @@ from unmask.config import MaskedTokens, Minutes, Phase, ReplacedTokens, RunConfi
 from unmask.errors import UnmaskError
 
 # What one run has once, and the only settings of an encoder that have a meaning for weights trained under others.
-FIXED = ("corpus", "start_from", "seed", "machine", "until", "phases")
+FIXED = ("corpus", "start_from", "embeddings_from", "seed", "machine", "until", "phases")
 MOVABLE = ("positions", "max_position_embeddings", "local_attention", "global_attn_every_n_layers")
 
 

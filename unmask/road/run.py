@@ -110,6 +110,7 @@ def _go(run: RunConfig, folder: Path, view: View, progress: Progress) -> Outcome
     first = job.phase_reached()
     new = not job.checkpoints(job.parts[first]).list()
     model = build(job.parts[first], train.vocabulary, start=new)
+    model.know_words(train)
     if not run.start_from:
         model.know_frequencies(train)
     _begin(run, job, model)
@@ -140,6 +141,7 @@ def _through_phases(job: _Job, first: int, model: Model, journal: Journal, stop:
     for number, part in enumerate(job.parts[first:], first):
         if number > first:
             model = build(part, job.train.vocabulary, start=False)
+            model.know_words(job.train)
         batches = _batches(part, job.train, model, part.seed, total=batches_of(part))
         held_out = held_out_batches(_batches(part, job.heldout, model, HELD_OUT_SEED), part.keeping.evaluation_tokens)
         outcome = fit(

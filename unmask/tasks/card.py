@@ -30,7 +30,7 @@ tags: [unmask]
 
 # {_title(task)}
 
-Fine-tuned with unmask from `{Path(run.model).name}` on {examples["train"]:,} records in batches of
+Fine-tuned with unmask from `{_name(run.model)}` on {examples["train"]:,} records in batches of
 {run.examples * run.accumulate}. This is step {step:,} of a run of up to {run.epochs:g} epochs: learning rate
 {run.optimizer.learning_rate:g}, texts of up to {run.max_length} tokens, seed {run.seed}.
 
@@ -44,6 +44,12 @@ Fine-tuned with unmask from `{Path(run.model).name}` on {examples["train"]:,} re
 
 Every setting of the run is in `unmask.json`.
 """
+
+
+def _name(model: str) -> str:
+    """The folder's name; where that is only "model", as in every run, with the one it is in."""
+    path = Path(model).resolve()
+    return path.name if path.name != "model" else f"{path.parent.name}/model"
 
 
 def _kind(task: Task) -> tuple[str, str]:

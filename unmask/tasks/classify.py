@@ -33,6 +33,11 @@ class Classified:
     scores: dict[str, float]
 
 
+def texts_of(example: TextExample) -> int:
+    """How many texts a record has: 1, or 2, a pair."""
+    return 1 if example.pair is None else 2
+
+
 def sequences(examples: Sequence[TextExample], encoder: AlignedEncoder, task: Task) -> tuple[Sequences, int]:
     """One sequence for each text or pair, and how many were cut. UnmaskError where only some records have a pair."""
     paired = {example.pair is not None for example in examples}

@@ -96,6 +96,18 @@ def sequences(
     return made, framed.truncated_N
 
 
+def require_others(examples: Sequence[RankedExample]) -> None:
+    """UnmaskError where no query has a text that does not answer it: there is nothing to tell apart then."""
+    known = known_answers(examples)
+    texts = {number(text) for e in examples for text in (*(e.positives or (e.query,)), *e.negatives)}
+    if all(texts <= set(answers_) for answers_ in known.values()):
+        raise UnmaskError(
+            "every text answers every query, so there is nothing to tell apart: a batch needs two different pairs at least",
+            where=examples[0].place.file,
+            do="give more pairs, or negatives",
+        )
+
+
 def number(text: str) -> int:
     """Equal for texts that differ in white space and case only; else different but for one pair of texts in 2^64."""
     return int.from_bytes(fingerprint(text)[:8], "little", signed=True)

@@ -21,6 +21,28 @@ def export(folder: Path, out: Path, checkpoint: str = "") -> None:
         shutil.copytree(model, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST))
 
 
+def model_folder(folder: Path) -> Path:
+    """The model folder that `folder` is, or the one that it keeps as a fine-tuning run.
+
+    Raises UnmaskError where there is no such folder, and for a run of another kind or several, naming the folder to take.
+    """
+    if not folder.exists():
+        do = "check the path; nothing is downloaded: `hf download OWNER/NAME --local-dir FOLDER` gets a model"
+        raise UnmaskError("there is no such folder", where=str(folder), do=do)
+    if any((folder / name).exists() for name in ("config.json", "modules.json")):
+        return folder
+    if is_tuning(folder):
+        return kept_model(folder)
+    if (folder / "run.json").exists():
+        do = (
+            f"name its model, {folder / 'model'}"
+            if (folder / "model").is_dir()
+            else "make one of it with `unmask export`"
+        )
+        raise UnmaskError("this is a run, not a model", where=str(folder), do=do)
+    return folder
+
+
 def kept_model(folder: Path, checkpoint: str = "") -> Path:
     """The model folder of a fine-tuning run: of its best checkpoint on the dev set; without a dev set, of its last.
 

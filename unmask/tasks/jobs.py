@@ -14,10 +14,10 @@ from unmask.errors import UnmaskError
 from unmask.hub.task_heads import ProblemType, TaskSettings
 from unmask.labelled.labels import in_order_of, label_set, require_known, tag_set
 from unmask.labelled.questions import read_questions
-from unmask.labelled.ranked import read_ranked
-from unmask.labelled.records import QuestionExample, RankedExample, Read, TaggedExample, TextExample
+from unmask.labelled.ranked import read_asked, read_ranked
+from unmask.labelled.records import QuestionExample, RankedExample, Read, TaggedExample, TextExample, counted
 from unmask.labelled.tagged import read_tagged
-from unmask.labelled.texts import read_texts
+from unmask.labelled.texts import Kind, read_texts
 from unmask.measure.squad import Language
 from unmask.objectives.answer import AnswerObjective
 from unmask.objectives.base import Objective
@@ -62,17 +62,20 @@ class ClassifyJob(Job):
     columns: dict[str, str] = field(default_factory=dict)
     weights: tuple[float, ...] | None = None
     thresholds: tuple[float, ...] | None = None
+    texts: int = 0  # of a record in training: 1, or 2, a pair; 0: nobody knows
 
     def read(self, source: str, *, asked: bool = False) -> Read[TextExample]:
-        match self.task:
-            case Regression():
-                return read_texts(source, columns=self.columns, kind="number", asked=asked)
-            case Classification(multi_label=True):
-                return read_texts(source, columns=self.columns, kind="labels", asked=asked)
-            case _:
-                return read_texts(source, columns=self.columns, kind="label", asked=asked)
+        many = isinstance(self.task, Classification) and self.task.multi_label
+        kind: Kind = "number" if isinstance(self.task, Regression) else "labels" if many else "label"
+        read = read_texts(source, columns=self.columns, kind=kind, asked=asked)
+        if self.texts and self.texts != classify.texts_of(read.examples[0]):
+            raise _other_texts(self.texts, source)
+        return read
 
     def begin(self, training: Read[TextExample], there: Sequence[str] = ()) -> ClassifyJob:
+        return replace(self._begin(training, there), texts=classify.texts_of(training.examples[0]))
+
+    def _begin(self, training: Read[TextExample], there: Sequence[str]) -> ClassifyJob:
         if isinstance(self.task, Regression):
             return replace(self, task=replace(self.task, target=self.task.target or training.target))
         examples = training.examples
@@ -115,13 +118,21 @@ class ClassifyJob(Job):
         return TaskSettings(labels=self.task.labels, problem_type=kind)
 
     def learned(self) -> dict[str, Any]:
-        return {} if self.thresholds is None else {"thresholds": list(self.thresholds)}
+        return {"texts": self.texts} | ({} if self.thresholds is None else {"thresholds": list(self.thresholds)})
 
     def with_learned(self, kept: Mapping[str, Any]) -> ClassifyJob:
         found = tuple(kept.get("thresholds", ()))
         if found and (isinstance(self.task, Regression) or len(found) != len(self.task.labels)):
             raise UnmaskError(f"{len(found)} thresholds are not one for each label", do="use a copy that is whole")
-        return replace(self, thresholds=found) if found else self
+        return replace(self, thresholds=found or None, texts=kept.get("texts", 0))
+
+
+def _other_texts(texts: int, source: str) -> UnmaskError:
+    if texts == 1:
+        do = "name the text, --map text=COLUMN, or train a model on pairs"
+        return UnmaskError("these records are pairs, but the model learned from single texts", where=source, do=do)
+    do = "name both texts, --map text=COLUMN --map pair=COLUMN, or train a model on single texts"
+    return UnmaskError("these records have one text each, but the model learned from pairs", where=source, do=do)
 
 
 @dataclass(frozen=True)
@@ -137,8 +148,9 @@ class TagJob(Job):
     def read(self, source: str, *, asked: bool = False) -> Read[TaggedExample]:
         task = self.task
         return read_tagged(
-            source, columns=self.columns, scheme=task.scheme, repair=task.repair, parting=self.parting, asked=asked
-        )
+            source, columns=self.columns, names=task.labels, scheme=task.scheme, repair=task.repair,
+            parting=self.parting, asked=asked,
+        )  # fmt: skip
 
     def begin(self, training: Read[TaggedExample], there: Sequence[str] = ()) -> TagJob:
         examples = training.examples
@@ -157,7 +169,7 @@ class TagJob(Job):
 
     def features(self, examples: Sequence[TaggedExample], encoder: AlignedEncoder) -> Features:
         sequences, cut = tag.sequences(examples, encoder, self.task)
-        notes = (f"{cut:,} words are longer than a whole window and lost their end",) if cut else ()
+        notes = (f"{counted(cut, 'word')} longer than a whole window lost the end",) if cut else ()
         return Features(examples, sequences, notes=notes)
 
     def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
@@ -188,7 +200,7 @@ class AnswerJob(Job):
     per: ClassVar[Per] = "token"
 
     def read(self, source: str, *, asked: bool = False) -> Read[QuestionExample]:
-        return read_questions(source, columns=self.columns, asked=asked)
+        return read_questions(source, columns=self.columns, drop_wrong=self.task.drop_wrong, asked=asked)
 
     def begin(self, training: Read[QuestionExample], there: Sequence[str] = ()) -> AnswerJob:
         """Where a question of the training data has no answer, "none" is an answer."""
@@ -242,6 +254,10 @@ class ContrastJob(Job):
     def read(self, source: str, *, asked: bool = False) -> Read[RankedExample]:
         return read_ranked(source, columns=self.columns)
 
+    def begin(self, training: Read[RankedExample], there: Sequence[str] = ()) -> ContrastJob:
+        contrast.require_others(training.examples)
+        return self
+
     def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
         return ContrastObjective(config, self.task)
 
@@ -263,18 +279,26 @@ class RankJob(Job):
     columns: dict[str, str] = field(default_factory=dict)
 
     def read(self, source: str, *, asked: bool = False) -> Read[RankedExample]:
-        return read_ranked(source, columns=self.columns)
+        return (read_asked if asked else read_ranked)(source, columns=self.columns)
+
+    def begin(self, training: Read[RankedExample], there: Sequence[str] = ()) -> RankJob:
+        self.require(training.examples, training.examples[0].place.file)
+        return self
+
+    def require(self, examples: Sequence[RankedExample], source: str) -> None:
+        rank.require_differences(examples, source)
 
     def objective(self, config: EncoderConfig, shape: HeadShape) -> Objective:
         return RankObjective(config, self.task, shape)
 
     def features(self, examples: Sequence[RankedExample], encoder: AlignedEncoder) -> Features:
-        sequences, cut_N = rank.sequences(examples, encoder, self.task)
+        labelled = any(example.positives for example in examples)
+        sequences, cut_N = rank.sequences(examples, encoder, self.task, labelled=labelled)
         return Features(examples, sequences, notes=_cut(int(np.sum(cut_N)), len(sequences), encoder))
 
     def decide(self, outputs: Outputs, objective: Objective, features: Features) -> Evaluation:
         said = rank.decode(outputs["score"], features.examples)
-        return Evaluation(said, rank.score(said, features.examples))
+        return Evaluation(said, rank.score(said, features.examples) if features.sequences.labels else {})
 
     def settings(self) -> TaskSettings:
         pointwise = self.task.loss == "pointwise"

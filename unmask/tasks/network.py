@@ -66,8 +66,8 @@ def build_network(run: FineTuning, job: Job, loaded: LoadedModel) -> Network:
     if isinstance(job.task, Contrast):
         _require_same_pooling(job.task, layout, run.model)
     kind = job.task.kind
+    loaded = replace(loaded, config=replace(loaded.config, layer_mix=loaded.config.layer_mix or run.layer_mix))
     config, shape = learning(loaded.config, loaded.head_shape(kind), run.dropout, kind)
-    config = replace(config, layer_mix=config.layer_mix or run.layer_mix)
     encoder = Encoder(config)
     encoder.load_state_dict({**encoder.state_dict(), **loaded.encoder})
     member = job.objective(config, shape)
@@ -80,18 +80,23 @@ def build_network(run: FineTuning, job: Job, loaded: LoadedModel) -> Network:
     if encoder.mix is not None:
         encoder.mix.learn()
     _require_learning(encoder, objective)
-    limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
-    texts = AlignedEncoder(fitting_tokenizer(layout.model_folder, config), limit, lowercase=layout.lowercase)
     return Network(
         config,
         encoder,
         objective,
-        texts,
+        aligned(run, config),
         replace(loaded, encoder={}, heads={}, beginnings={}, tokenizer_folder=layout.model_folder),
         layout.lowercase,
         run.frozen_layers,
         run.lora_rank > 0,
     )
+
+
+def aligned(run: FineTuning, config: EncoderConfig) -> AlignedEncoder:
+    """How the run reads texts: with the model's tokenizer, to the model's length at most."""
+    layout = read_sentence_layout(Path(run.model))
+    limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
+    return AlignedEncoder(fitting_tokenizer(layout.model_folder, config), limit, lowercase=layout.lowercase)
 
 
 def _require_learning(*parts: nn.Module) -> None:

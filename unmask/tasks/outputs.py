@@ -38,6 +38,8 @@ def answers(
     """Every output of `objective.predict`, one row for each sequence [N], token [T] or place of the label `places` [M]."""
     device = next(encoder.parameters()).device
     found, done = _Rows(sequences, per, places), 0
+    if len(sequences):
+        progress("predicting, sequences", 0, len(sequences))
     with evaluating(encoder, objective):
         for batch in token_budget(sequences, TOKENS):
             found.put(batch, objective.predict(encoder, batch.to(device)))

@@ -59,6 +59,19 @@ def sequences(
     return made, framed.truncated_N
 
 
+def require_differences(examples: Sequence[RankedExample], source: str) -> None:
+    """UnmaskError where every text of every query is worth the same: any order is right then."""
+    values = {
+        value for e in examples for value in e.scores or (*(1.0 for _ in e.positives), *(0.0 for _ in e.negatives))
+    }
+    if len(values) < 2:
+        raise UnmaskError(
+            "no record has a text that does not answer its query: any order is right, and there is nothing to learn",
+            where=source,
+            do="give negatives, which `unmask mine` finds, or a teacher's scores",
+        )
+
+
 def decode(score_N: NDArray[np.floating], examples: Sequence[RankedExample]) -> list[RankedTexts]:
     """Scores in the order of the sequences to one ranking for each query; equal ones stay in their order."""
     out, begin = [], 0
@@ -92,13 +105,14 @@ def score(predictions: Sequence[RankedTexts], examples: Sequence[RankedExample])
 
 
 def judge(encoder: Encoder, objective: Objective, texts: AlignedEncoder) -> Judge:
-    """A cross-encoder as the second stage of a search; raw scores."""
+    """A cross-encoder as the second stage of a search; raw scores. Other libraries' have one output, a number."""
 
     def scores(queries: Sequence[str], documents: Sequence[str]) -> NDArray[np.floating]:
         framed = texts.texts(queries, documents)
         count = np.arange(len(queries))
         pairs = Sequences(framed.ids_T, framed.starts, count, count, framed.token_type_ids_T)
-        return answers(encoder, objective, pairs, "sequence")["score"]
+        found = answers(encoder, objective, pairs, "sequence")
+        return found["score"] if "score" in found else found["logits"][:, 0]
 
     return scores
 

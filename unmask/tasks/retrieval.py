@@ -92,6 +92,8 @@ def search(queries_QD: Vectors, documents_ND: Vectors, depth: int, *, progress: 
     """The `depth` documents with the largest inner product for each query: exact, in chunks that fit in memory."""
     size = max(1, SCORES_AT_ONCE // max(1, len(documents_ND)))
     found: list[Hits] = []
+    if len(queries_QD):
+        progress("searching, queries", 0, len(queries_QD))
     for first in range(0, len(queries_QD), size):
         found += [best(score_N, depth) for score_N in queries_QD[first : first + size] @ documents_ND.T]
         progress("searching, queries", len(found), len(queries_QD))
@@ -103,6 +105,8 @@ def rerank(
 ) -> list[Hits]:
     """The same hits in the order in which a cross-encoder puts them; equal ones stay as they were."""
     out: list[Hits] = []
+    if hits:
+        progress("reranking, queries", 0, len(hits))
     for first in range(0, len(hits), QUERIES_AT_ONCE):
         some = hits[first : first + QUERIES_AT_ONCE]
         asking = [queries[first + row] for row, one in enumerate(some) for _ in one.document_K]
@@ -138,6 +142,8 @@ class Bm25:
         self.words: dict[str, int] = {}
         self.documents = len(texts)
         words, documents, times = [], [], []
+        if texts:
+            progress("indexing, documents", 0, len(texts))
         for at, text in enumerate(texts):
             for word, count in Counter(split(text)).items():
                 words.append(self.words.setdefault(word, len(self.words)))
@@ -179,6 +185,8 @@ class Bm25:
     def search(self, queries: Sequence[str], depth: int, *, progress: Progress = quiet) -> list[Hits]:
         """The `depth` best documents of each query, or fewer: those without any of its words are not found."""
         found: list[Hits] = []
+        if queries:
+            progress("searching words, queries", 0, len(queries))
         for query in queries:
             document_K, score_K = best(self.scores(query), depth)
             found.append(Hits(document_K[score_K > 0], score_K[score_K > 0]))

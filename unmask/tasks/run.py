@@ -5,7 +5,6 @@ runs/<name>/  run.json  metrics.jsonl  report.html  steps/  model/  eval.json
 
 from __future__ import annotations
 
-import hashlib
 import importlib.metadata
 import json
 import math
@@ -16,8 +15,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from unmask import settings
 from unmask.config import (
@@ -35,18 +32,16 @@ from unmask.epochs import Epochs
 from unmask.errors import UnmaskError
 from unmask.files import remove_leftovers, write_file
 from unmask.hub.files import save_weights
-from unmask.hub.task_heads import head_kind
 from unmask.hub.weights import gather
 from unmask.nn.lora import merge
 from unmask.progress import Progress, quiet
 from unmask.tasks.breakdown import by_length
 from unmask.tasks.card import task_card
+from unmask.tasks.data import fingerprint, read_data, recorded
 from unmask.tasks.dropout import as_they_came
-from unmask.tasks.few import few
 from unmask.tasks.job import Evaluation, Features, Job
-from unmask.tasks.jobs import job_of
 from unmask.tasks.layers import layer_scales
-from unmask.tasks.network import build_network, finish_folder, load_start
+from unmask.tasks.network import build_network, finish_folder
 from unmask.train.checkpoint import Checkpoint, Checkpoints
 from unmask.train.journal import Journal, View, read_run, update_run
 from unmask.train.lock import lock_run
@@ -89,6 +84,7 @@ def finetune(
 
     Raises UnmaskError for files, models and settings that do not fit; nothing already saved is lost.
     """
+    choose_device(run.machine)  # one that is not there is refused before anything is read
     with lock_run(folder):
         for place in (folder, folder / "steps"):
             remove_leftovers(place, alone=True)
@@ -102,14 +98,9 @@ class _Road:
 
     def __init__(self, run: FineTuning, folder: Path, columns: dict[str, str], view: View, progress: Progress):
         self.run, self.folder, self.columns, self.progress = run, folder, columns, progress
-        job = job_of(run.task, columns)
-        self.train = few(job.read(run.train), run.per_label, run.seed)
-        loaded = load_start(run)
-        self.job = job.begin(self.train, loaded.labels if head_kind(run.task.kind) in loaded.heads else ())
-        self.dev = self.job.read(run.dev) if run.dev else None
-        if self.dev:
-            self.job.require(self.dev.examples, run.dev)
-        self.net = build_network(run, self.job, loaded)
+        data = read_data(run, columns, lambda sentence: view({"kind": "message", "message": sentence}))
+        self.train, self.dev, self.job = data.train, data.dev, data.job
+        self.net = build_network(run, self.job, data.loaded)
         self.journal = Journal(folder, view=view, origin=self._origin)
         self.checkpoints = Checkpoints(folder / "steps", keep_last=run.keeping.keep_last, keep_best=True)
 
@@ -122,8 +113,8 @@ class _Road:
         held_out = self.job.features(self.dev.examples, self.net.texts) if self.dev else None
         self._tell(training, held_out)
         epochs = Epochs(training.sequences, self.net.objective.prepare, self.run.seed, self.run.examples)
-        records = {"train": _fingerprint(training, self.job)}
-        records |= {"dev": _fingerprint(held_out, self.job)} if held_out else {}
+        records = {"train": fingerprint(training, self.job)}
+        records |= {"dev": fingerprint(held_out, self.job)} if held_out else {}
         self._require_same(records)
         self._write_run(records)
         with StopRequest() as stop:
@@ -159,11 +150,10 @@ class _Road:
         )  # fmt: skip
 
     def _tell(self, training: Features, held_out: Features | None) -> None:
-        """What was understood of the data, what was doubted, what was cut."""
-        for name, read, features in (("train", self.train, training), ("dev", self.dev, held_out)):
-            if read is not None and features is not None:
-                for line in (*read.understood, *read.warnings, *features.notes):
-                    self.journal.say(f"{name}: {line}")
+        """What was cut of the data, and which settings are not what they seem."""
+        for name, features in (("train", training), ("dev", held_out)):
+            for line in features.notes if features else ():
+                self.journal.say(f"{name}: {line}")
         if (limit := self.net.texts.max_length) < self.run.max_length:
             self.journal.say(f"Texts are read up to {limit:,} tokens, the model's limit, not {self.run.max_length:,}.")
         if (trained := self.net.parameters(trained=True)) < (there := self.net.parameters()):
@@ -174,8 +164,6 @@ class _Road:
             self.journal.say(f"{len(names)} labels: {', '.join(names[:SHOWN])}{more}")
         if self.run.dev and Path(self.run.dev).resolve() == Path(self.run.train).resolve():
             self.journal.say("The dev file is the training file: its scores say nothing about other texts.")
-        if self.run.patience and not self.run.dev:
-            self.journal.say("Without a dev file nothing is evaluated: patience ends nothing.")
         if isinstance(self.job.task, Contrast) and self.run.accumulate > 1:
             self.journal.say("The parts of a step share no negatives: raise examples instead of accumulate.")
 
@@ -258,8 +246,9 @@ class _Road:
                 where=str(self.folder),
                 do="give the settings it began with, or begin a new run in another folder",
             )
+        kept = recorded(before)
         for name in ("train", "dev"):
-            if before.get("records", {}).get(name) != records.get(name):
+            if kept and kept.get(name) != records.get(name):
                 raise UnmaskError(
                     f"the {name} records, their labels or their tokens are not those this run began with",
                     where=str(getattr(self.run, name)),
@@ -282,7 +271,8 @@ class _Road:
         )
 
     def _end(self, status: str, why: str, metrics: Mapping[str, float] | None = None) -> None:
-        update_run(self.folder, result={"status": status, "why": why, "metrics": _defined(metrics or {})})
+        found = {"best": self.best} if status == "finished" else {}
+        update_run(self.folder, result={"status": status, "why": why, "metrics": _defined(metrics or {}), **found})
         write_report(self.folder)
 
 
@@ -295,16 +285,6 @@ def _found(task: Task, held_out: Features, evaluation: Evaluation) -> dict[str, 
 def _defined(metrics: Mapping[str, float]) -> dict[str, float]:
     """What JSON can hold: a metric that is undefined on these records is left out."""
     return {name: value for name, value in metrics.items() if math.isfinite(value)}
-
-
-def _fingerprint(features: Features, job: Job) -> str:
-    """SHA-256 of what is learned or chosen from: tokens, labels and their names."""
-    sequences = features.sequences
-    found = hashlib.sha256(repr(getattr(job.task, "labels", ())).encode())
-    labels = (array for part in sequences.labels.values() for array in (part.starts, part.place_M, part.value_M))
-    for array in (sequences.ids_T, sequences.starts, *labels):
-        found.update(np.ascontiguousarray(array).tobytes())
-    return found.hexdigest()
 
 
 def _plain_job(job: Job) -> dict[str, Any]:

@@ -131,6 +131,7 @@ class _Saved:
     thresholds: tuple[float, ...] = ()
     threshold: float = 0.0
     parting: Parting = "runs"
+    texts: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)

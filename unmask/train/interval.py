@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from unmask.batch import PackedBatch
 
+ENOUGH = 10  # steps after which waiting says something about the loader: the first batch is always waited for
 SLOW_LOADER = 0.02  # of a run's time spent in waiting for batches; above it more workers would make the run faster
 
 

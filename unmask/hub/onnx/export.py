@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from unmask.batch import PackedBatch
-from unmask.config import EncoderConfig
+from unmask.config import EncoderConfig, Recurrent
 from unmask.errors import UnmaskError
 from unmask.files import write_folder
 from unmask.hub.files import LoadedModel, load_model
@@ -63,6 +63,7 @@ def export_onnx(
     require_onnx()
     layout = read_sentence_layout(folder)
     loaded = load_model(layout.model_folder)
+    _require_attention(loaded, folder)
     head = task_head_of(loaded) if head == "auto" else head
     require_head(loaded, head, folder)
     if int8 and head != "none":
@@ -83,6 +84,16 @@ def export_onnx(
         _copy_beside(folder, layout.model_folder, temporary, loaded, head)
         progress(WHAT, steps, steps)
     return report
+
+
+def _require_attention(loaded: LoadedModel, where: Path) -> None:
+    """How many words a text has depends on its tokens, and sizes of a graph may not."""
+    if isinstance(loaded.config.layer, Recurrent):
+        raise UnmaskError(
+            "a recurrent network that makes words of characters can't be written as a graph",
+            where=str(where),
+            do="use the folder with unmask",
+        )
 
 
 def _write_checked(graphs: Sequence[Graph], config: EncoderConfig, folder: Path, done: Callable[[int], None]) -> float:

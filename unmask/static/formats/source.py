@@ -21,7 +21,7 @@ from unmask.text.streams import BOM, CHUNK, Compression, decompressed
 
 LONGEST_LINE = 2**26  # bytes; a million numbers of 60 characters
 BLANKS = b" \t"
-NUMBER = re.compile(rb"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
+NUMBER = re.compile(rb"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?|[+-]?(?:nan|inf|infinity)", re.IGNORECASE)
 _HEADER = re.compile(rb"[ \t]*(\d{1,18})[ \t]+(\d{1,7})[ \t]*\r?\n")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1b]")
 _PICKLES = (".kv", ".model", ".pkl", ".pickle", ".wordvectors")

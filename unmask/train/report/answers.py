@@ -30,6 +30,7 @@ class Answers:
     matrix: list[tuple[str, list[tuple[str, int]]]] = field(default_factory=list)  # row, (count, shade in tenths)
     left_out: int = 0  # labels too many for the matrix
     labels: list[list[str]] = field(default_factory=list)
+    labels_left: int = 0  # labels too many for their table
     lengths: list[list[str]] = field(default_factory=list)
     curves: Markup = Markup("")
     curve_names: list[str] = field(default_factory=list)
@@ -43,7 +44,11 @@ def answers(recorded: object) -> Answers | None:
     out = Answers(records=_whole(found.get("records")))
     out.metrics = [(str(name), _figure(value)) for name, value in table(found.get("metrics")).items()]
     _confusion(out, table(found.get("confusion")))
-    for row in _rows(found.get("labels"))[:_LABELS]:
+    rows = _rows(found.get("labels"))
+    if len(rows) > _LABELS:  # the most frequent ones
+        rows.sort(key=lambda row: -_whole(row.get("support")))
+        out.labels_left = len(rows) - _LABELS
+    for row in rows[:_LABELS]:
         figures = [_figure(row.get(name)) for name in ("precision", "recall", "f1")]
         out.labels.append([str(row.get("label", "")), *figures, text.count(_whole(row.get("support")))])
     for row in _rows(found.get("lengths")):

@@ -189,10 +189,20 @@ def _accuracies(recorded: list[str]) -> tuple[Line, ...]:
     return tuple(Line("evaluations", name, label(name)) for name in recorded if name.startswith("accuracy."))
 
 
+_COSTS = (
+    "log_loss",
+    "calibration_error",
+    "mean_squared_error",
+    "mean_absolute_error",
+    "illegal_tags",
+)  # lower is better
+
+
 def _scores(history: History) -> tuple[Line, ...]:
     """Those that are shares or correlations: an error in other units would press them flat."""
     last = history.last_evaluation
     recorded = [name for name in history.evaluations.names() if name.startswith("metrics.")]
+    recorded = [name for name in recorded if name.partition(".")[2] not in _COSTS]
     names = [name for name in recorded if abs(last.get(name, 2.0)) <= 1][:3]  # as many as there are tones
     return tuple(Line("evaluations", name, visible(name.partition(".")[2], 24)) for name in names)
 

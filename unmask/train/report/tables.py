@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from unmask.train.interval import SLOW_LOADER
+from unmask.train.interval import ENOUGH, SLOW_LOADER
 from unmask.train.report import text
 from unmask.train.report.charts import label, token_term
 from unmask.train.report.data import History
@@ -106,7 +106,7 @@ def summary(history: History, unigram_entropy: float | None) -> str:
 def warning(history: History) -> str:
     """What made the run slower than it had to be; empty where nothing did."""
     share = _mean(history, "loader_wait") or 0.0
-    if share <= SLOW_LOADER:
+    if share <= SLOW_LOADER or history.last_step.get("step", 0) < ENOUGH:
         return ""
     return (
         f"{text.percent(share)} of the time went into waiting for batches: more machine.workers would make it faster."
