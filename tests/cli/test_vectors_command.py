@@ -100,7 +100,6 @@ def test_what_is_converted_loads_back_equal(name: str, trained: Path, tmp_path: 
         (("train", "cbow", "nowhere.txt", "-o", "OUT"), "nowhere.txt"),
         (("train", "cbow", "TEXT", "-o", "OUT", "--words", "letters"), "unknown rule"),
         (("train", "cbow", "TEXT", "-o", "OUT", "--set", "window=0"), "window must be above 0"),
-        (("train", "cbow", "TEXT", "-o", "TRAINED"), "exists already"),
         (("neighbors", "TRAINED", "neverseen"), "has no vector"),
         (("neighbors", "TEXT", "word"), "TEXT"),
         (("analogy", "TRAINED", "one", "two"), "three words"),
@@ -112,6 +111,24 @@ def test_mistakes_are_told_with_exit_code_2(words, said, text: Path, trained: Pa
     answer = unmask("vectors", *(places.get(word, word) for word in words))
     assert answer.code == 2 and str(places.get(said, said)) in answer.err and "Traceback" not in answer.err, answer.err
     assert not (tmp_path / "out").exists()
+
+
+def test_a_place_that_is_taken_is_refused_before_any_work(text: Path, trained: Path, tmp_path: Path):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "letter.txt").write_text("dear")
+    for out, more in ((trained, ()), (tmp_path / "mine", ("--overwrite",))):
+        answer = unmask("vectors", "train", "cbow", text, "-o", out, *FAST, *more)
+        assert answer.code == 73 and "Traceback" not in answer.err
+        assert not out.with_name(f"{out.name}.parts").exists()
+    assert unmask("vectors", "train", "cbow", text, "-o", trained.with_name("other"), *FAST).code == 0
+    assert unmask("vectors", "train", "cbow", text, "-o", trained.with_name("other"), *FAST, "--overwrite").code == 0
+
+
+@pytest.mark.parametrize("more", [("TEXT",), ("--words", "spaces")])
+def test_a_corpus_is_a_source_alone(more, text: Path, small_corpus: Path, tmp_path: Path):
+    given = [text if word == "TEXT" else word for word in more]
+    answer = unmask("vectors", "train", "cbow", small_corpus, *given, "-o", tmp_path / "out", *FAST)
+    assert answer.code == 2 and "source alone" in answer.err
 
 
 def test_a_run_that_was_killed_goes_on_with_the_same_command(text: Path, tmp_path: Path, monkeypatch):

@@ -105,6 +105,20 @@ def test_a_checkpoint_of_other_text_or_settings_is_refused(pairs: Pairs, tmp_pat
 def test_a_cost_that_is_no_number_ends_training_and_keeps_what_was_saved(pairs: Pairs, tmp_path: Path):
     with pytest.raises(UnmaskError, match="beyond all bounds"):
         train(pairs, SIZE, Glove(dimension=4, epochs=9, learning_rate=1e30), checkpoint=tmp_path / "point")
+    assert not (tmp_path / "point").exists()
+
+
+def test_a_last_update_that_is_no_number_is_seen_too(pairs: Pairs, monkeypatch):
+    """The cost is that of before each update."""
+
+    def break_at_last(*given):
+        found = train_tiles(*given)
+        given[6][0, 0] = np.nan
+        return found
+
+    monkeypatch.setattr(glove, "train_tiles", break_at_last)
+    with pytest.raises(UnmaskError, match="beyond all bounds in epoch 1"):
+        train(pairs, SIZE, Glove(dimension=4, epochs=1))
 
 
 def test_two_threads_train_every_pair_too(pairs: Pairs):

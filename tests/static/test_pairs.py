@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import builtins
 from collections import defaultdict
 from fractions import Fraction
 from pathlib import Path
@@ -11,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from word_ids import tokens_of
 
-from unmask.static import pairs
+from unmask.errors import DiskError
+from unmask.static import pairs, tensor_file
 from unmask.static.pairs import TILE, Pairs, count, unit_of
 
 
@@ -43,7 +45,7 @@ WORDS = st.sampled_from([0, 1, 2, 3, 254, 255, 256, 257, 600])
 @given(
     st.lists(st.lists(WORDS, min_size=1, max_size=12), max_size=6),
     st.integers(1, 7),
-    st.sampled_from([1, 2000, 1 << 20]),
+    st.sampled_from([2048, 4096, 1 << 20]),
 )
 def test_counts_are_those_of_brute_force_however_often_memory_was_full(lines, window, memory):
     usual, pairs.STEP = pairs.STEP, 5
@@ -88,6 +90,25 @@ def test_tiles_hold_what_lies_in_them(tmp_path):
 @pytest.mark.parametrize("window", [1, 5, 10, 20])
 def test_distances_of_usual_windows_are_whole_multiples_of_the_unit(window):
     assert all(unit_of(window) % distance == 0 for distance in range(1, window + 1))
+
+
+def test_a_full_disk_is_said(tmp_path, monkeypatch):
+    """NumPy's own way of writing keeps silent."""
+    full = lambda path, mode: builtins.open("/dev/full", mode)  # noqa: E731
+    monkeypatch.setattr(pairs, "open", full, raising=False)
+    monkeypatch.setattr(tensor_file, "open", full, raising=False)
+    tokens = tokens_of([np.random.default_rng(0).integers(0, 900, 3000).tolist()], 900)
+    with pytest.raises(DiskError, match="full|space"):
+        count(tokens, tmp_path, window=8, memory=1 << 12)
+    with pytest.raises(OSError, match="space"):
+        tensor_file.write_tensors(tmp_path / "x", {"a": np.zeros(10_000, np.float32)})
+
+
+@pytest.mark.parametrize("window", [22, 30])
+def test_wide_windows_are_as_exact_as_their_unit(tmp_path, window):
+    lines = [[0, 1, 2, 1, 0] * 8]
+    wanted = {pair: pytest.approx(float(value), rel=1e-6) for pair, value in brute_force(lines, window).items()}
+    assert as_dict(count(tokens_of(lines, 3), tmp_path, window=window, memory=1 << 16)) == wanted
 
 
 def test_a_corpus_of_single_words_has_no_pairs(tmp_path):

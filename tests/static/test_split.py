@@ -20,6 +20,19 @@ def test_running_text_becomes_lower_case_words_without_punctuation():
     assert lines(text) == [["hello", "world", "it", "doesn", "t"], ["two", "lines", "ok", "3rd"], ["last"]]
 
 
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("It cost \u00a3500 or 5\u20ac, \u226510.", ["it", "cost", "or", "500", "5", "10"]),
+        ("\ufeffHello \u200bzero \u200f\u05e9\u05dc\u05d5\u05dd", ["hello", "zero", "\u05e9\u05dc\u05d5\u05dd"]),
+        ("\U0001f642hello bye\U0001f642 \u00a92020 \U0001f642", ["hello", "bye", "2020"]),
+        ("cafe\u0301 \u0928\u092e\u0938\u094d\u0924\u0947", ["cafe\u0301", "\u0928\u092e\u0938\u094d\u0924\u0947"]),
+    ],
+)
+def test_symbols_and_invisible_characters_at_the_ends_of_a_word_cost_no_word(text: str, words: list[str]):
+    assert sorted(lines(text)[0]) == sorted(words)
+
+
 def test_hanzi_are_words_or_what_the_segmenter_makes_of_them():
     assert lines("我们学习自然语言处理。\n好") == [list("我们学习自然语言处理"), ["好"]]
     joined = lines("我们学习自然语言处理。", words=WordSplitter(segmenter="jieba"))

@@ -87,8 +87,8 @@ class Glove:
     """GloVe (Pennington et al. 2014): weighted least squares on the logarithms of how often words occur together.
 
     Words up to `window` apart count 1 / distance. A pair that occurs x times weighs min(1, x / x_max)^`power` (equation 9).
-    AdaGrad begins with `learning_rate`. A word's vector is the sum of its two. Counting keeps within `memory` bytes and
-    puts aside on the disk what is more.
+    AdaGrad begins with `learning_rate`. A word's vector is the sum of its two. Counting takes tables of `memory` bytes, about
+    as much again to sort them, and puts aside on the disk what is more.
     """
 
     kind: Literal["glove"] = "glove"
@@ -103,4 +103,8 @@ class Glove:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        positive(self, "dimension", "window", "x_max", "epochs", "learning_rate", "memory")
+        positive(self, "dimension", "window", "x_max", "power", "epochs", "learning_rate")
+        if self.memory < 2**20 or self.window > 10_000:
+            raise ValueError(
+                f"memory must be {2**20} bytes at least, window 10000 at most, not {self.memory} and {self.window}"
+            )

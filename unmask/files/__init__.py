@@ -11,7 +11,7 @@ from unmask.files.leftovers import remove_folder, remove_leftovers
 from unmask.files.manifest import MANIFEST, check_sizes, file_sha256, read_checked, read_manifest, verify_folder
 from unmask.files.paths import safe_join
 from unmask.files.workspace import workspace
-from unmask.files.write import make_folder, require_space, write_file, write_folder, write_stream
+from unmask.files.write import make_folder, require_free, require_space, write_file, write_folder, write_stream
 
 __all__ = [
     "MANIFEST",
@@ -23,6 +23,7 @@ __all__ = [
     "read_manifest",
     "remove_folder",
     "remove_leftovers",
+    "require_free",
     "require_space",
     "safe_join",
     "verify_folder",

@@ -27,6 +27,7 @@ def workspace(target: Path) -> Iterator[Path]:
     make_folder(parts)
     with _held(lock):
         remove_leftovers(parts, alone=True)
+        remove_leftovers(parts.parent)
         yield parts
         remove_folder(parts)
 

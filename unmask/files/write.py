@@ -30,7 +30,7 @@ def write_folder(target: Path, *, replace: bool = False, about: dict[str, Any] |
     """
     with explained(target):
         target = _real(target)
-        _refuse_taken(target, replace, about or {})
+        require_free(target, replace, about or {})
         make_folder(target.parent)
         temporary = target.parent / own_name("tmp", target.name)
         temporary.mkdir()
@@ -130,7 +130,7 @@ def _commit(temporary: Path, target: Path, replace: bool, about: dict[str, Any])
     """Gives the sealed folder its name; the old one is deleted only after the new name is on the disk."""
     for _ in range(100):  # another writer may create or delete the target between our look and our rename
         with suppress(FileNotFoundError):
-            _refuse_taken(target, replace, about)
+            require_free(target, replace, about)
             old = _give_name(temporary, target)
             break
     else:
@@ -179,7 +179,8 @@ def _exchange(one: Path, other: Path) -> bool:
     raise OSError(code, os.strerror(code), str(other))
 
 
-def _refuse_taken(target: Path, replace: bool, about: dict[str, Any]) -> None:
+def require_free(target: Path, replace: bool, about: dict[str, Any]) -> None:
+    """Raises the CannotWriteError that `write_folder` would: for long work that should not fail at its end."""
     try:
         is_folder = stat.S_ISDIR(os.lstat(target).st_mode)  # one look: another writer may delete it meanwhile
     except FileNotFoundError:

@@ -72,7 +72,8 @@ def train(
     if not len(pairs.high):
         raise UnmaskError("no two words stand together in any line", do="give text with more than one word in a line")
     plan = _Plan(pairs, settings)
-    identity = {"pairs": pairs.fingerprint, "words": num_words, "settings": plain(settings)}
+    told = {name: value for name, value in plain(settings).items() if name != "memory"}  # which changes nothing
+    identity = {"pairs": pairs.fingerprint, "words": num_words, "settings": told, "stretch": STRETCH}
     state = _resumed(checkpoint, identity) or _begun(num_words, settings)
     saved = time.monotonic()
     with ThreadPoolExecutor(threads) as pool:
@@ -80,19 +81,26 @@ def train(
             epoch, chosen = plan[state.stretches]
             cost = _train(pool, threads, pairs, chosen, state, settings)
             if not np.isfinite(cost):
-                raise UnmaskError(
-                    f"the cost is {cost} in epoch {epoch + 1}: the vectors have grown beyond all bounds",
-                    where=str(checkpoint or "training"),
-                    do=f"set a learning_rate below {settings.learning_rate:g}; what was saved before is intact",
-                )
+                raise _diverged(epoch, checkpoint, settings)
             state.sums[epoch] += cost
             state.stretches += 1
             ended = state.stretches % plan.per_epoch == 0
+            if ended and not all(np.isfinite(rows.sum(dtype=np.float64)) for rows in (state.main, state.context)):
+                raise _diverged(epoch, checkpoint, settings)  # the cost is that of before each update
             if checkpoint and (ended or time.monotonic() - saved > save_every):
                 _save(checkpoint, identity, state)
                 saved = time.monotonic()
             progress("training, epochs", state.stretches / plan.per_epoch, settings.epochs)
     return _result(state, settings.dimension, pairs.num_ordered)
+
+
+def _diverged(epoch: int, checkpoint: Path | None, settings: Glove) -> UnmaskError:
+    return UnmaskError(
+        f"the vectors have grown beyond all bounds in epoch {epoch + 1}",
+        where=str(checkpoint or "training"),
+        do=f"set a learning_rate below {settings.learning_rate:g}"
+        + (", and delete this checkpoint" if checkpoint else ""),
+    )
 
 
 class _Plan:

@@ -9,9 +9,10 @@ from pathlib import Path
 
 from unmask.config.static import Glove, Word2Vec
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, read_manifest, workspace
+from unmask.files import MANIFEST, read_manifest, require_free, workspace
 from unmask.progress import Progress, quiet
 from unmask.static import glove, word2vec
+from unmask.static.folder import FORMAT as VECTORS
 from unmask.static.folder import StaticFolder, write_static_folder
 from unmask.static.ngrams import Ngrams
 from unmask.static.pairs import count
@@ -56,18 +57,12 @@ def learn(
     Work in progress lies in `<out>.parts`; after a crash the same call reads the text again and goes on with the training
     where it was last saved. Raises UnmaskError for text without frequent words, and CannotWriteError when `out` is taken.
     """
-    _require_free(out, overwrite)
+    require_free(out, overwrite, {"format": VECTORS})
     with workspace(out) as parts:
         tokens, report = _tokens(sources, parts, settings, splitting or Splitting(), options or ReadOptions(), progress)
         held, losses = _trained(tokens, parts, settings, threads, progress)
         write_static_folder(out, held, overwrite=overwrite)
         return Learned(report, tokens.read, len(tokens.ids), len(tokens.words), losses)
-
-
-def _require_free(out: Path, overwrite: bool) -> None:
-    """Refuses at once what would be refused when all is done."""
-    if out.exists() and not overwrite and (not out.is_dir() or any(out.iterdir())):
-        raise UnmaskError("the output exists already", where=str(out), do="choose another name, or say --overwrite")
 
 
 def _tokens(
@@ -79,7 +74,13 @@ def _tokens(
     progress: Progress,
 ) -> tuple[Tokens, ReadReport | None]:
     folder = _emptied(parts / "tokens")
-    if len(sources) == 1 and _is_corpus(Path(sources[0])):
+    if any(_is_corpus(Path(source)) for source in sources):
+        if len(sources) > 1 or splitting != Splitting():
+            raise UnmaskError(
+                "a corpus of shards is a source alone, and its tokenizer has said what its words are",
+                where=", ".join(sources),
+                do="leave out the other sources and --words, --segmenter, --keep-case, or give the text itself",
+            )
         corpus = Corpus.open(sources[0], progress=progress)
         return tokens_of_corpus(corpus, folder, settings.words, progress=progress), None
     report = ReadReport()

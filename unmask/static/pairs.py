@@ -69,13 +69,14 @@ class Pairs:
 
 def unit_of(window: int) -> int:
     """How many units are 1: every 1/d of the window is a whole number of them where that is possible, else nearly so."""
-    return min(math.lcm(*range(1, window + 1)), 2**32)
+    return min(math.lcm(*range(1, window + 1)), 2**28)
 
 
 def count(
     tokens: Tokens, folder: Path, *, window: int, memory: int, seed: int = 0, progress: Progress = quiet
 ) -> Pairs:
-    """Counts all pairs into files in `folder`, which must outlive the result, with tables of `memory` bytes at most.
+    """Counts all pairs into files in `folder`, which must outlive the result, with tables of `memory` bytes at most; sorting
+    what they hold takes about as much again.
 
     Raises DiskError when the disk is full.
     """
@@ -99,8 +100,9 @@ class _Run:
         return cls(*sort_and_sum((keys & ~_IN_TILE) | scrambled[keys & _IN_TILE], sums))
 
     def put_aside(self, path: Path) -> _Run:
-        self.keys.tofile(f"{path}.keys")
-        self.sums.tofile(f"{path}.sums")
+        for name, array in (("keys", self.keys), ("sums", self.sums)):
+            with open(f"{path}.{name}", "wb") as file:
+                file.write(np.ascontiguousarray(array).data)  # tofile says nothing of a full disk
         return _Run(np.memmap(f"{path}.keys", np.uint64, "r"), np.memmap(f"{path}.sums", np.int64, "r"))
 
 
@@ -112,7 +114,7 @@ def _runs(
     keys, sums = np.zeros(places, np.uint64), np.zeros(places, np.int64)
     unit = unit_of(window)
     weights = np.array([0, *(round(unit / distance) for distance in range(1, window + 1))], np.int64)
-    at, used, number, most = 0, 0, 0, max(0, places * 7 // 10 - window)
+    at, used, number, most = 0, 0, 0, places * 7 // 10 - window
     while at < len(tokens.ids):
         end = min(at + STEP, len(tokens.ids))
         at, used = count_pairs(tokens.ids[:end], tokens.lines, at, weights, frequent, dense, keys, sums, used, most)
@@ -121,6 +123,7 @@ def _runs(
             yield _Run.of(*table_entries(keys, sums, used), scrambled).put_aside(folder / f"run-{number}")
             used, number = 0, number + 1
     yield _Run.of(*table_entries(keys, sums, used), scrambled)
+    del keys, sums
     yield _Run.of(*dense_entries(dense, frequent), scrambled)
 
 
@@ -132,7 +135,7 @@ def _sizes(tokens: Tokens, memory: int) -> tuple[int, int]:
     words = len(tokens.ids)
     frequent = math.isqrt(min(memory, max(16 * words, 1 << 24)) // 16)
     places = min(memory, max(8 * words, 1 << 24)) // 32
-    return min(len(tokens.words), max(1, frequent)), 1 << max(6, places.bit_length() - 1)
+    return min(len(tokens.words), max(1, frequent)), 1 << places.bit_length() - 1
 
 
 def _merged(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -20,9 +21,9 @@ SLICE = 1 << 20  # characters taken at once: a file may be a single line
 class Splitting:
     """Where words begin and end.
 
-    `rule` words takes running text: words as whole-word masking has them, hanzi joined by the segmenter if there is one,
-    without punctuation and symbols. `rule` spaces takes text that is split already: whatever stands between white space
-    (Unicode's) is a word. A line is a context of its own: no window reaches beyond it.
+    `rule` words takes running text: words as whole-word masking has them, hanzi joined by the segmenter if there is one, without
+    punctuation and without symbols at their ends. `rule` spaces takes text that is split already: whatever stands between white
+    space (Unicode's) is a word. A line is a context of its own: no window reaches beyond it.
     """
 
     rule: Literal["words", "spaces"] = "words"
@@ -59,15 +60,25 @@ class Splitting:
         )  # of a word's last character: white space comes first
         first = 0
         for end in np.searchsorted(line_W, np.arange(1, len(breaks) + 2)).tolist():
-            yield [word for word in found[first:end] if word[:1].isalnum()]
+            yield [bare for word in found[first:end] if (bare := word if word.isalnum() else _bare(word))]
             first = end
+
+
+def _bare(word: str) -> str:
+    """The word from its first letter or digit to its last, marks on letters included; empty where it has none.
+
+    What the rule of words leaves on its ends are symbols and invisible characters: £500, a byte order mark, an emoji.
+    """
+    at = [place for place, character in enumerate(word) if unicodedata.category(character)[0] in "LNM"]
+    begin = next((place for place in at if word[place].isalnum()), None)
+    return "" if begin is None else word[begin : at[-1] + 1]
 
 
 def _slices(text: str) -> Iterator[str]:
     """The text in parts of some `SLICE` characters that end at white space, or anywhere in a word that is longer."""
     begin = 0
     while len(text) - begin > SLICE:
-        end = begin + SLICE
+        end = text.rfind("\n", begin, begin + SLICE) + 1 or begin + SLICE
         while end > begin and not text[end - 1].isspace():
             end -= 1
         end = end if end > begin else begin + SLICE

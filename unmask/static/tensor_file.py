@@ -32,7 +32,9 @@ def write_tensors(path: Path, arrays: Mapping[str, NDArray[Any]]) -> None:
     with open(path, "wb") as file:
         file.write(len(text).to_bytes(8, "little") + text)
         for array in arrays.values():
-            np.ascontiguousarray(array).tofile(file)
+            file.write(
+                np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+            )  # tofile says nothing of a full disk
 
 
 def map_tensors(path: Path) -> dict[str, NDArray[Any]]:

@@ -161,6 +161,7 @@ class _Numbered:
                 file.write(f"{word} {counts[number]} {self._first + number}\n")
         self.lists.append(path)
         self.num_distinct += len(self._number)
+        self._number.clear()  # it refers to itself, so nothing else would free its words soon
 
 
 _Entry = tuple[int, int, str, list[int]]  # -count, first number, the word, all of its numbers
