@@ -9,9 +9,10 @@ from word_ids import tokens_of
 from unmask.config.static import Glove
 from unmask.errors import UnmaskError
 from unmask.static import glove
-from unmask.static.glove import padded, train
+from unmask.static.glove import train
 from unmask.static.glove_loops import train_tiles
 from unmask.static.glove_plain import Side, train_plainly
+from unmask.static.memory import padded
 from unmask.static.pairs import Pairs, count
 
 SIZE = 600

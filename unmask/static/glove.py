@@ -24,6 +24,7 @@ from unmask.progress import Progress, quiet
 from unmask.randomness import generator
 from unmask.settings import plain
 from unmask.static.glove_loops import train_tiles
+from unmask.static.memory import padded
 from unmask.static.pairs import Pairs
 from unmask.static.tensor_file import map_tensors, write_tensors
 
@@ -156,11 +157,6 @@ def _begun(num_words: int, settings: Glove) -> _State:
         side[:, 2 * width] = (draw.random(num_words) - 0.5) / settings.dimension
         side[:, 2 * width + 1] = 1
     return _State(sides[0], sides[1], 0, [0.0] * settings.epochs)
-
-
-def padded(dimension: int) -> int:
-    """Numbers of a vector in memory: zeros at its end fill up what a processor adds at once, and stay zero."""
-    return -(-dimension // 8) * 8
 
 
 def _result(state: _State, dimension: int, ordered: int) -> GloveResult:

@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from numpy.typing import NDArray
 from unmask.files import explained
 from unmask.progress import Progress, quiet
 from unmask.randomness import generator
+from unmask.static.memory import mapped
 from unmask.static.pair_loops import count_pairs, dense_entries, sort_and_sum, table_entries
 from unmask.static.tokens import Tokens
 
@@ -175,9 +175,9 @@ def _merged(
     rows, columns = (corner >> np.uint64(24)) * TILE, (corner & np.uint64(0xFFFFFF)) * TILE
     pairs = int(tiles[-1])
     return Pairs(
-        _mapped(folder / "high", np.uint8, pairs),
-        _mapped(folder / "low", np.uint8, pairs),
-        _mapped(folder / "counts", np.float32, pairs),
+        mapped(folder / "high", np.uint8, pairs, "r"),
+        mapped(folder / "low", np.uint8, pairs, "r"),
+        mapped(folder / "counts", np.float32, pairs, "r"),
         tiles,
         np.stack([rows, columns], 1).astype(np.int32),
     )
@@ -194,7 +194,3 @@ def _bands(runs: list[_Run], most: int) -> Iterator[list[tuple[int, int]]]:
         until = max(row + 1, int(np.searchsorted(ends, ends[row] + most, "right")) - 1)
         yield [(int(place[row]), int(place[until])) for place in places]
         row = until
-
-
-def _mapped(path: Path, dtype: type[Any], length: int) -> NDArray[Any]:
-    return np.memmap(path, dtype, "r") if length else np.zeros(0, dtype)

@@ -18,7 +18,7 @@ from functools import cached_property
 from itertools import groupby
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,7 @@ from unmask.config.static import Words
 from unmask.errors import UnmaskError
 from unmask.files import explained
 from unmask.progress import Progress, quiet
+from unmask.static.memory import mapped
 from unmask.static.words import WordCounts
 from unmask.text.shards import Corpus
 from unmask.text.tokenizer import Tokenizer
@@ -205,9 +206,9 @@ def _places(entries: list[_Entry], settings: Words, numbers: int, read: int) -> 
 
 def _kept(folder: Path, read: int, words: WordCounts, place_P: NDArray[np.int32], progress: Progress) -> Tokens:
     """Puts places for numbers, in the same file, leaves out what is rare and moves the lines' ends."""
-    numbers = _mapped(folder / "numbers", np.uint32, read)
+    numbers = mapped(folder / "numbers", np.uint32, read, "r+")
     ids = numbers.view(np.int32)
-    ends = _mapped(folder / "ends", np.int64, -1)
+    ends = mapped(folder / "ends", np.int64, (folder / "ends").stat().st_size, "r+")
     kept, line = 0, 0
     for begin in range(0, read, CHUNK):
         place = place_P[numbers[begin : begin + CHUNK]]
@@ -221,7 +222,3 @@ def _kept(folder: Path, read: int, words: WordCounts, place_P: NDArray[np.int32]
         progress("leaving out rare words, words", begin + len(stays), read)
     lines = np.concatenate([[0], ends])
     return Tokens(ids[:kept], lines[np.concatenate([[True], lines[1:] > lines[:-1]])], words, read)
-
-
-def _mapped(path: Path, dtype: type[Any], length: int) -> NDArray[Any]:
-    return np.memmap(path, dtype, "r+") if length else np.zeros(0, dtype)

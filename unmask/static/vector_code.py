@@ -21,7 +21,7 @@ from numba.core.datamodel import models
 from numba.extending import intrinsic as _intrinsic
 from numba.extending import register_model
 
-LANES = 8
+from unmask.static.memory import LANES
 
 _FLOAT, _INT = ir.FloatType(), ir.IntType(32)
 _FLOATS, _INTS = ir.VectorType(_FLOAT, LANES), ir.VectorType(_INT, LANES)

@@ -26,6 +26,7 @@ from unmask.errors import UnmaskError
 from unmask.progress import Progress, quiet
 from unmask.randomness import generator, keys
 from unmask.static import sampling
+from unmask.static.memory import padded
 from unmask.static.ngrams import ngram_buckets
 from unmask.static.tokens import Tokens
 from unmask.static.word2vec_checkpoint import load, save
@@ -129,7 +130,7 @@ class _Pause:
 
 # --- before -----------------------------------------------------------------------------------------------------------------
 def _training(tokens: Tokens, settings: Word2Vec) -> Training:
-    counts, width = tokens.words.counts, -(-settings.dimension // 8) * 8
+    counts, width = tokens.words.counts, padded(settings.dimension)
     hierarchical = settings.loss == "hierarchical"
     none = np.zeros(1, np.int64), np.zeros(0, np.int32)
     part_starts, parts = none

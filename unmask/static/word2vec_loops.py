@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.loops import compiled_fast
-from unmask.static.vector_code import LANES, prefetch
+from unmask.static.memory import LANES
+from unmask.static.vector_code import prefetch
 from unmask.static.word2vec_plain import GROUP, MEASURED, Block, Floats, Ints, Training
 from unmask.static.word2vec_steps import (
     Int,

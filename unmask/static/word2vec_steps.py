@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from unmask.loops import compiled_fast
+from unmask.static.memory import LANES
 from unmask.static.vector_code import (
-    LANES,
     add,
     load,
     multiply,
