@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from fault_lists import require_tests
+from fault_lists import listed, require_tests
 
 # A fault by its number in the list of cases (section 3) or of public bugs and what must hold instead; below it, the tests that
 # hold it.
@@ -293,19 +293,12 @@ SERVING = {"35", "36", "38"}  # of a server alone
 AREAS = ("finetune/", "ner/", "crf/", "qa/", "retrieval/", "rerank/", "tokenizer/invisible", "export/labels")
 FILES = ("corpora/csv", "corpora/labels", "corpora/ner")  # of labelled records
 
-
-TESTS_OF = {key: rows.split() for key, rows in re.findall(r"^(B?\d+) .*\n((?:  .*\n)+)", FAULTS, re.MULTILINE)}
+TESTS_OF = listed(FAULTS)
 
 
 @pytest.mark.parametrize("fault", TESTS_OF)
 def test_every_fault_of_a_task_has_tests_that_are_there(fault: str) -> None:
     require_tests(TESTS_OF[fault])
-
-
-def test_every_fault_is_listed_once_and_none_of_its_lines_is_left_over() -> None:
-    keys = re.findall(r"^(\S+)", FAULTS, re.MULTILINE)
-    assert keys == list(TESTS_OF) and len(set(keys)) == len(keys)
-    assert sum(map(len, TESTS_OF.values())) == FAULTS.count("::")
 
 
 def test_every_case_about_tasks_is_named(shared: Path) -> None:

@@ -41,10 +41,12 @@ def test_a_word_is_compared_by_models_named_in_one_row(
     page = tmp_path / "page.html"
     answer = unmask(
         "context", "bank", "--sentences", sentences, "--models", static, road.model, "-o", page, "--ignore-case",
-        "--forms", "banks",
+        "--forms", " banks, ",
     )  # fmt: skip
     assert answer.code == 0, answer.err
     assert "4 uses in 5 sentences, 1 without the word" in answer.out and "same in every sentence" in answer.out
+    assert "run/model: The embeddings know a token alone" in answer.out
+    assert "warning: so few uses may fall apart by chance: 2 of “river”, 2 of “money”" in answer.err
     found = json.loads(page.with_suffix(".json").read_text(encoding="utf-8"))
     names = [[layer["name"] for layer in model["layers"]] for model in found["models"]]
     assert names == [["static"], ["embeddings", "1", "2"]] and [one["sense"] for one in found["uses"]] == [
@@ -87,6 +89,7 @@ def test_accuracy_on_pairs_is_a_row_for_each_layer(road: Road, static: Path, tmp
         (["--wic", "t.jsonl", "--models", "x"], "--dev", "flatter"),
         (["--wic", "t.jsonl", "--dev", "d.jsonl"], "--models", "model folders"),
         (["--wic", "t.jsonl", "--out", "p.html"], "--wic", "leave out"),
+        (["--wic", "t.jsonl", "--dev", "./t.jsonl", "-m", "x"], "--dev", "flatter"),
         (["bank", "--dev", "d.jsonl"], "--dev", "--wic"),
         (["bank", "--device", "tpu"], "--device", "cpu"),
     ],
@@ -96,6 +99,15 @@ def test_what_cannot_be_compared_is_refused_in_one_message(words: list[str], whe
     assert answer.code == 2 and not answer.out
     message = "\n".join(answer.error())
     assert message.startswith("error: ") and where in message and do in message
+
+
+def test_the_sentences_are_never_overwritten(static: Path, tmp_path: Path) -> None:
+    (tmp_path / "bank.json").write_text('[{"text": "a bank"}, {"text": "my bank"}]')
+    told = ("--sentences", tmp_path / "bank.json", "-m", static, "--out", tmp_path / "bank.html")
+    before = (tmp_path / "bank.json").read_text()
+    answer = unmask("context", "bank", *told)
+    assert answer.code == 2 and "overwrite the sentences" in answer.error()[0]
+    assert (tmp_path / "bank.json").read_text() == before and not (tmp_path / "bank.html").exists()
 
 
 def test_a_model_that_is_not_there_is_refused(sentences: Path, tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from commands import unmask
 from made_up import english_documents
 
+from unmask.static import checkpoint
+from unmask.static.checkpoint import Checkpoint
 from unmask.text.tokenizer import Tokenizer
 
 FAST = ("--min-count", 2, "--dimension", 10, "--epochs", 2, "--threads", 1)
@@ -131,27 +136,89 @@ def test_a_corpus_is_a_source_alone(more, text: Path, small_corpus: Path, tmp_pa
     assert answer.code == 2 and "source alone" in answer.err
 
 
-def test_a_run_that_was_killed_goes_on_with_the_same_command(text: Path, tmp_path: Path, monkeypatch):
-    """Between two epochs, with the parts left as they were."""
-    from unmask.static import glove
+@pytest.fixture
+def begun(text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[object, ...]:
+    """A training of GloVe that was killed between two epochs, with the parts left as they were: its command."""
+    save = Checkpoint.save
 
-    saved, save = 0, glove._save
+    def save_once(self: Checkpoint, stands: dict[str, Any]) -> None:
+        save(self, stands)
+        raise KeyboardInterrupt
 
-    def save_once(*given) -> None:
-        nonlocal saved
-        save(*given)
-        saved += 1
-        if saved == 1:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(glove, "_save", save_once)
     command = ("vectors", "train", "glove", text, "-o", tmp_path / "out", *FAST)
-    assert unmask(*command).code == 130
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint, "_AFTER_EPOCH", 0.0)
+        patched.setattr(Checkpoint, "save", save_once)
+        assert unmask(*command).code == 130
     assert (tmp_path / "out.parts" / "checkpoint").is_dir()
-    assert unmask(*command).code == 0 and saved == 2
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
-    monkeypatch.setattr(glove, "_save", save)
-    assert unmask(*command[:4], "-o", tmp_path / "whole", *FAST).code == 0
-    assert (tmp_path / "out" / "vectors.safetensors").read_bytes() == (
-        tmp_path / "whole" / "vectors.safetensors"
-    ).read_bytes()
+    return command
+
+
+def test_a_run_that_was_killed_goes_on_with_the_same_command(begun: tuple[object, ...], tmp_path: Path):
+    assert unmask(*begun).code == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert_as_if_never_stopped(begun, tmp_path)
+
+
+def assert_as_if_never_stopped(command: tuple[object, ...], folder: Path) -> None:
+    assert unmask(*(folder / "whole" if word == folder / "out" else word for word in command)).code == 0
+    one, other = ((folder / name / "vectors.safetensors").read_bytes() for name in ("out", "whole"))
+    assert one == other
+
+
+@pytest.mark.parametrize("model", ["skipgram", "glove"])
+def test_ctrl_c_saves_and_leaves_and_the_same_command_goes_on(model: str, text: Path, tmp_path: Path, monkeypatch):
+    pressed = []
+
+    def press_once(self: Checkpoint, **given: bool) -> bool:
+        if not pressed:
+            pressed.append(signal.raise_signal(signal.SIGINT))
+        return False
+
+    command = ("vectors", "train", model, text, "-o", tmp_path / "out", *FAST, "--epochs", 3)
+    with monkeypatch.context() as patched:
+        patched.setattr(Checkpoint, "is_due", press_once)
+        answer = unmask(*command)
+    assert answer.code == 130 and "Stopped and saved" in answer.out, answer
+    assert (tmp_path / "out.parts" / "checkpoint").is_dir() and not (tmp_path / "out").exists()
+    assert unmask(*command).code == 0
+    assert_as_if_never_stopped(command, tmp_path)
+
+
+def test_other_settings_than_those_a_run_was_begun_with_are_told_before_the_text_is_read(
+    begun: tuple[object, ...], tmp_path: Path, monkeypatch
+):
+    monkeypatch.setattr("unmask.static.learn.read_documents", None)
+    answer = unmask(*begun, "--set", "window=3", "--set", "words.min_count=1")
+    assert answer.code == 2 and "(settings: window was 10 and is 3, words.min_count was 2 and is 1)" in answer.err
+    assert str(tmp_path / "out.parts" / "checkpoint") in answer.err
+    other = unmask(*(("skipgram" if word == "glove" else word) for word in begun))
+    assert other.code == 2 and "kind was glove and is word2vec" in other.err
+
+
+def test_other_text_is_told_after_it_was_read_and_the_checkpoint_stays(
+    begun: tuple[object, ...], text: Path, tmp_path: Path
+):
+    (tmp_path / "less.txt").write_text(text.read_text(encoding="utf-8")[:20_000], encoding="utf-8")
+    answer = unmask(*(tmp_path / "less.txt" if word == text else word for word in begun))
+    assert answer.code == 2 and "(pairs: " in answer.err
+    assert (tmp_path / "out.parts" / "checkpoint").is_dir() and unmask(*begun).code == 0
+
+
+def test_a_mistake_in_the_text_leaves_nothing_behind(tmp_path: Path):
+    lines = [*[json.dumps({"text": "a few words"})] * 4, "{", json.dumps({"text": "more"})]
+    (tmp_path / "text.jsonl").write_text("\n".join(lines))
+    answer = unmask("vectors", "train", "cbow", tmp_path / "text.jsonl", "-o", tmp_path / "out", *FAST)
+    assert answer.code == 2 and "text.jsonl:5" in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]
+
+
+def test_what_was_not_taken_as_text_is_told(tmp_path: Path):
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "a.txt").write_bytes(b"\xef\xbb\xbf" + b"one two\0 three\0\n\n" * 20)
+    (tmp_path / "texts" / "picture.png").write_bytes(b"x")
+    answer = unmask("vectors", "train", "cbow", tmp_path / "texts", "-o", tmp_path / "out", *FAST)
+    assert answer.code == 0, answer.err
+    rows = dict(re.findall(r"\| +(.*?) +\| +(.*?) +\|", answer.out))
+    assert rows["NUL characters removed"] == "40" and rows["byte order marks removed"] == "1"
+    assert rows["files of kind .png, passed over"] == "1" and rows["documents read"] == "20"

@@ -49,7 +49,7 @@ def made_up(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     (tmp_path / "s.tsv").write_text("".join(lines))
     noise = [0.05 * number for number in range(8)]
     layers = [[0.3 * number for number in range(8)], *([[n + turn * (at % 2) for at, n in enumerate(noise)] for turn in (1.0, 2.0)])]  # fmt: skip # noqa: E501
-    states = WordStates(False, ("embeddings", "1", "2"), tuple(map(turned, layers)), ("a note",))
+    states = WordStates(False, ("embeddings", "1", "2"), tuple(map(turned, layers)), ("a note",), "how")
     monkeypatch.setattr(context, "word_states", lambda *given, **named: states)
     return tmp_path / "s.tsv"
 
@@ -87,6 +87,69 @@ def test_what_never_parts_is_said_to_stay_together(made_up: Path) -> None:
     assert found.models[0].parts_from is None and "In no layer of bert do the two senses part" in found.verdict
     with pytest.raises(UnmaskError, match="no model"):
         compare(read_uses(str(made_up), "bank"), [])
+
+
+def states_of(monkeypatch: pytest.MonkeyPatch, *layers: list[float]) -> None:
+    """The same for every model that is asked for."""
+    names = tuple(map(str, range(1, len(layers) + 1)))
+    states = WordStates(False, names, tuple(map(turned, layers)), (), "how")
+    monkeypatch.setattr(context, "word_states", lambda *given, **named: states)
+
+
+def test_the_best_layer_is_one_in_which_the_senses_part_if_there_is_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In the first layer the uses lie in two knots, three of 20 in the wrong one; in the second loosely, all right."""
+    senses = [*"x" * 10, *"y" * 10]
+    (tmp_path / "s.tsv").write_text("".join(f"a bank {n}\t{sense}\n" for n, sense in enumerate(senses)))
+    knots = turned([0.0] * 8 + [2.0] * 11 + [0.0])
+    loose = np.random.default_rng(0).normal(scale=0.4, size=(20, 16)).astype(np.float32)
+    loose[:, 0] += np.repeat([-1, 1], 10)
+    states = WordStates(False, ("1", "2"), (knots, loose), (), "")
+    monkeypatch.setattr(context, "word_states", lambda *given, **named: states)
+    model = compare(read_uses(str(tmp_path / "s.tsv"), "bank"), [Path("bert")]).models[0]
+    first, second = model.layers
+    assert first.silhouette > second.silhouette and (first.purity, second.purity) == (0.85, 1)
+    assert (model.best, model.parts_from) == (1, 1)
+    assert model.verdict.startswith("At layer 2 of bert the two senses part most clearly") and "100%" in model.verdict
+
+
+def test_a_silhouette_of_zero_is_better_than_one_below(made_up: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    angles = {"worse": [0.0, 3.0, 3.1, 0.1, 0.2, 3.2, 3.3, 0.3], "zero": [0.5] * 8}
+    states = {name: WordStates(False, ("1",), (turned(at),), (), "") for name, at in angles.items()}
+    monkeypatch.setattr(context, "word_states", lambda path, *given, **named: states[path.name])
+    found = compare(read_uses(str(made_up), "bank"), [Path("worse"), Path("zero")])
+    worse, zero = (model.layers[0].silhouette for model in found.models)
+    assert worse < 0 == zero and "In no layer of zero do the two senses part" in found.verdict
+    assert "In worse they do not part: at layer 1, its best, " in found.verdict
+
+
+def test_models_that_are_not_the_best_are_told_beside_it(made_up: Path) -> None:
+    verdict = compare(read_uses(str(made_up), "bank"), [Path("bert"), Path("elmo")]).verdict
+    assert "At layer 2 of bert the two senses part most clearly" in verdict
+    assert "In elmo they part too: at layer 2, its best, 100% of the uses are with their sense." in verdict
+
+
+@pytest.mark.parametrize(
+    ("lines", "note", "verdict"),
+    [
+        (
+            ["a bank", "my bank"],
+            "so few uses may fall apart by chance: 2 in all",
+            "differ, but two are too few for groups",
+        ),
+        (["a bank\tx", "my bank\ty"], "chance: 1 of “x”, 1 of “y”", "put 100% of the uses with their sense"),
+        (["a bank\tx"] * 6, "all uses have the sense “x”: groups are looked for", "fall into 2 groups"),
+        (["a bank\tx", "my bank\ty"] * 5, "", "put 100% of the uses with their sense"),
+    ],
+)
+def test_what_makes_figures_doubtful_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str], note: str, verdict: str
+) -> None:
+    (tmp_path / "s.tsv").write_text("\n".join(lines))
+    states_of(monkeypatch, [0.1 * at + 2.0 * (at % 2) for at in range(len(lines))])
+    found = compare(read_uses(str(tmp_path / "s.tsv"), "bank"), [Path("bert")])
+    assert verdict in found.verdict and (note in found.notes[0] if note else found.notes == ())
 
 
 @pytest.mark.slow  # a model of 90 MB

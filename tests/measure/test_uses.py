@@ -6,6 +6,7 @@ import gzip
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -32,6 +33,8 @@ SENTENCES = Path(__file__).parents[2] / "benchmarks" / "context"
         ("New York, New Yorker", ["New York"], ["New York"]),
         ("C++ and C++17, not c", ["C++"], ["C++", "C++"]),
         ("cafe\u0301 cafe", ["cafe"], ["cafe"]),  # the first has an accent of its own
+        ("की कीमत, की", ["की"], ["की", "की"]),  # it ends in a vowel sign, and begins another word
+        ("cafe\u0301s, cafe\u0301", ["cafe\u0301"], ["cafe\u0301"]),
         ("", ["bank"], []),
     ],
 )
@@ -86,6 +89,8 @@ def test_lines_and_records_are_read_alike(tmp_path: Path) -> None:
         (["a bank"], "only once", ""),
         (["a tree"], "in no sentence", ""),
         (["a Bank", "Bank"], "in no sentence of 2", ""),
+        (["a bank\tx", "the bank\ty\tmore"], "more than one tab", "line 2"),
+        (["", " "], "no sentence in it", ""),
     ],
 )
 def test_what_cannot_be_compared_is_said(tmp_path: Path, lines: list[str], what: str, where: str) -> None:
@@ -100,11 +105,40 @@ def test_what_cannot_be_compared_is_said(tmp_path: Path, lines: list[str], what:
         read_uses(str(tmp_path / "s.jsonl"), "bank")
 
 
+def test_a_word_is_found_with_composed_accents_and_with_accents_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "s.txt").write_text("a cafe\u0301\nmy caf\u00e9\n", encoding="utf-8")
+    for word in ("cafe\u0301", "caf\u00e9"):
+        assert [use.form for use in read_uses(str(tmp_path / "s.txt"), word).uses] == ["cafe\u0301", "caf\u00e9"]
+
+
+def test_bytes_that_are_no_text_are_refused_by_their_line_and_a_torn_archive_in_words(tmp_path: Path) -> None:
+    (tmp_path / "s.txt").write_bytes(b"a bank\nthe \xff bank\n")
+    with pytest.raises(UnmaskError, match="not UTF-8") as caught:
+        read_uses(str(tmp_path / "s.txt"), "bank")
+    assert "s.txt:2" in caught.value.where
+    (tmp_path / "s.txt.gz").write_bytes(gzip.compress(b"a bank\nthe bank\n" * 100)[:-20])
+    with pytest.raises(UnmaskError, match="end early"):
+        read_uses(str(tmp_path / "s.txt.gz"), "bank")
+
+
 @pytest.mark.parametrize(("name", "word", "forms"), [("bank", "bank", ["banks"]), ("apple_zh", "苹果", [])])
 def test_our_own_sentences_are_whole(name: str, word: str, forms: list[str]) -> None:
     found = read_uses(str(SENTENCES / f"{name}.tsv"), word, forms)
     assert found.sentences == 40 and not found.without and len(found.senses) == 2
     assert all(sum(use.sense == sense for use in found.uses) == 20 for sense in found.senses)
+
+
+@pytest.mark.parametrize(("name", "word", "forms"), [("bank", "bank", ["banks"]), ("apple_zh", "苹果", [])])
+def test_in_our_sentences_neither_the_place_of_the_word_nor_their_length_tells_the_sense(
+    name: str, word: str, forms: list[str]
+) -> None:
+    """A network that has learned nothing knows both; no border between low and high may be right for many."""
+    uses = read_uses(str(SENTENCES / f"{name}.tsv"), word, forms).uses
+    first = np.array([use.sense == uses[0].sense for use in uses])
+    before, behind = (np.array(x) for x in zip(*((u.start, len(u.text) - u.end) for u in uses), strict=True))
+    for told in (before, behind, before + behind, before / (before + behind)):
+        right = [((told >= border) == first).mean() for border in told]
+        assert max(*right, *(1 - share for share in right)) < 0.7
 
 
 def test_a_model_is_called_by_the_folder_that_tells_most() -> None:

@@ -52,6 +52,15 @@ def test_both_spellings_of_a_set_are_read_alike(tmp_path: Path) -> None:
     assert read_pairs_in_context(write(tmp_path / "a.jsonl", {**THEIRS, "label": 0}))[0].same is False
 
 
+def test_csv_has_the_same_pairs_though_its_cells_are_strings(tmp_path: Path) -> None:
+    (tmp_path / "ours.csv").write_text('text_a,text_b,span_a,span_b,label\na bank,banks fail,2 6,"[0, 5]",same\n')
+    names = ("sentence1", "sentence2", "start1", "end1", "start2", "end2", "label")
+    (tmp_path / "theirs.csv").write_text(",".join(names) + "\n" + ",".join(str(THEIRS[name]) for name in names) + "\n")
+    for name in ("ours", "theirs"):
+        [pair] = read_pairs_in_context(str(tmp_path / f"{name}.csv"))
+        assert (pair.one.form, pair.other.form, pair.same) == ("bank", "banks", True)
+
+
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
@@ -61,6 +70,8 @@ def test_both_spellings_of_a_set_are_read_alike(tmp_path: Path) -> None:
         ({"span_b": [3, 3]}, "place of the word"),
         ({"span_a": [1, 2]}, "place of the word"),  # a space
         ({"span_a": "2-6"}, "place of the word"),
+        ({"span_a": [False, True]}, "place of the word"),
+        ({"span_a": [-4, 6]}, "place of the word"),
     ],
 )
 def test_what_is_wrong_in_a_pair_is_named(tmp_path: Path, changes: dict[str, object], what: str) -> None:
@@ -81,7 +92,7 @@ def test_threshold_and_layer_are_chosen_on_dev_and_scored_on_test(
         turn(0, 1, 0, 1, 0, 1, 1.2, 1),
         turn(0, 1, 0, 0, 0, 1, 0, 1),
     )  # the second is best on the test pairs only
-    states = WordStates(False, ("1", "2"), (np.concatenate([ones, good]), np.concatenate([ones, late])), ())
+    states = WordStates(False, ("1", "2"), (np.concatenate([ones, good]), np.concatenate([ones, late])), (), "")
     monkeypatch.setattr(wic, "word_states", lambda *given, **named: states)
     score = word_in_context(tmp_path, dev, test)
     assert [(layer.dev_accuracy, layer.accuracy) for layer in score.layers] == [(1, 0.75), (0.75, 1)]

@@ -70,6 +70,7 @@ def test_every_layer_has_the_mean_of_the_word_s_tokens_as_transformers_has_them(
     theirs_tokenizer = transformers.AutoTokenizer.from_pretrained(str(bert))
     asked = uses("bank", *SENTENCES, forms=("banks",)) + uses("苹果", *SENTENCES)
     found = word_states(bert, asked)
+    assert "left and right at once" in found.reads
     assert found.layers == ("embeddings", "1", "2", "3") and not found.static and len(asked) == 10
     for number, one in enumerate(asked):
         for state_UD, wanted in zip(found.states, theirs(model, theirs_tokenizer, one), strict=True):
@@ -87,7 +88,7 @@ def test_of_a_long_text_the_part_around_the_word_is_read(bert: Path) -> None:
     far = "cat " * 50 + "the bank river " + "cat " * 50  # the model has 32 places
     [one] = uses("bank", far)
     found = word_states(bert, [one])
-    assert "1 texts have more than 32 tokens" in found.notes[0]
+    assert found.notes == ("1 text of more than 32 tokens: the part around the word is read",)
     [near] = uses("bank", "cat " * 13 + "the bank river " + "cat " * 13)  # the same 30 tokens, the word in the middle
     assert np.abs(found.states[-1] - word_states(bert, [near]).states[-1]).max() < 2e-5
     long = Use("a" * 60, 0, 60, "a", "", Place("", 1, 1))
@@ -111,7 +112,7 @@ def test_an_elmo_has_its_word_s_vector_in_every_layer_and_the_mix(tokenizer: Pat
     encoder.words.tell(token_kinds(Tokenizer.load(tokenizer)))
     save_model(tmp_path / "elmo", encoder, None, tokenizer_folder=tokenizer, about={})
     found = word_states(tmp_path / "elmo", uses("bank", "the bank .", "river bank the cat", "the bank ."))
-    assert found.layers == ("embeddings", "1", "2", "3", "mix")
+    assert found.layers == ("embeddings", "1", "2", "3", "mix") and "once more from the right" in found.reads
     embedded, last = found.states[0], found.states[-1]
     assert np.abs(embedded[0] - embedded[1]).max() < 1e-6  # made of its characters alone
     assert np.abs(last[0] - last[1]).max() > 1e-3 and np.abs(last[0] - last[2]).max() < 1e-6
@@ -126,6 +127,7 @@ def test_a_static_vector_is_the_same_in_every_sentence_and_form(tmp_path: Path) 
     assert found.static and found.layers == ("static",) and not found.notes
     assert (found.states[0] == matrix[1]).all() and len(found.states[0]) == len(asked)
     mixed = word_states(tmp_path / "static", asked[:1] + uses("river", *SENTENCES))
-    assert (mixed.states[0][1] == 0).all() and "1 uses have no vector" in mixed.notes[0]
-    with pytest.raises(UnmaskError, match="'river' has no vector"):
+    assert (mixed.states[0][1] == 0).all() and "1 use without a vector" in mixed.notes[0]
+    with pytest.raises(UnmaskError, match="'river' has no vector") as caught:
         word_states(tmp_path / "static", uses("river", *SENTENCES))
+    assert caught.value.where == str(tmp_path / "static")

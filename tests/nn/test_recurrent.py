@@ -8,13 +8,14 @@ import pytest
 import torch
 from elmo_models import ELMO, elmo, packed, sentences
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from unmask.batch import PackedBatch
 from unmask.config import Recurrent
 from unmask.nn.cost import encoder_flops, recurrent_matrices
 from unmask.nn.encoder import Encoder
 from unmask.nn.initial import initialise
-from unmask.nn.recurrent import RecurrentBlock
+from unmask.nn.recurrent import RecurrentBlock, step_by_step
 
 HALF = ELMO.hidden_size // 2
 
@@ -82,6 +83,36 @@ def test_a_layer_is_an_lstm_in_both_directions_by_hand_with_a_residual_from_the_
             read = [lstm_by_hand(block.from_left, left), lstm_by_hand(block.from_right, right.flip(0)).flip(0)]
         wanted = torch.cat(read, 1) + (found[layer][firsts] if layer else 0)
         torch.testing.assert_close(found[layer + 1][firsts], wanted, rtol=0, atol=2e-5)
+
+
+@pytest.mark.parametrize("words", [(1,), (1, 1, 1), (4, 4, 2, 1), (3,)])
+def test_step_by_step_is_torch_s_lstm_forth_and_back(words: tuple[int, ...]) -> None:
+    """The twin is the LSTM itself on a `PackedSequence`, which is what a GPU gets."""
+    torch.manual_seed(0)
+    lstm, x_WP = nn.LSTM(5, 9, proj_size=5), torch.randn(sum(words), 5)
+    found = []
+    for read in (
+        lambda x: lstm(PackedSequence(x, torch.tensor(words)))[0].data,
+        lambda x: step_by_step(lstm, x, words),
+    ):
+        lstm.zero_grad()
+        own = x_WP.clone().requires_grad_()
+        out = read(own)
+        out.sin().sum().backward()
+        found.append([out, own.grad, *(parameter.grad for parameter in lstm.parameters())])
+    for ours, theirs in zip(*found[::-1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=1e-6)
+
+
+def test_cells_are_fp32_under_autocast() -> None:
+    torch.manual_seed(0)
+    lstm, words = nn.LSTM(8, 32, proj_size=8), [3] * 60
+    x_WP = torch.randn(sum(words), 8)
+    with torch.no_grad():
+        wanted = step_by_step(lstm, x_WP, words)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = step_by_step(lstm, x_WP, words)
+    assert (found - wanted).abs().max() < 0.02 * wanted.abs().max()
 
 
 def test_every_token_of_a_word_has_its_vector() -> None:

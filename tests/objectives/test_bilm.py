@@ -123,6 +123,23 @@ def test_it_begins_with_the_frequencies_of_words(max_words: int) -> None:
     assert float(chances[begin:].sum()) == pytest.approx(float(all_[begin:].sum() / all_.sum()), rel=1e-5)
 
 
+@pytest.mark.parametrize(
+    ("max_words", "ends"),
+    [(40, [20, 41]), (2000, [1000, 2001]), (10_000, [2000, 10_001]), (50_000, [2000, 10_000, 50_001])],
+)
+def test_no_group_of_rare_words_holds_one_alone(max_words: int, ends: list[int]) -> None:
+    assert WordHead(64, max_words).softmax.cutoffs == ends
+
+
+def test_sequences_of_one_word_tell_nothing_and_cost_nothing() -> None:
+    encoder, objective = elmo(), goal().eval()
+    batch = objective.prepare(packed([[[7, 40]], [[9]]]), 0)
+    found = objective.loss(encoder, encoder.layers(batch), batch)
+    assert objective.counts(batch) == {"forward": 0, "backward": 0}
+    assert all(float(one.total.detach()) == 0 == int(one.correct or 0) for one in found.values())
+    combine(found, objective.counts(batch)).backward()
+
+
 def test_micro_batches_give_the_same_gradient() -> None:
     texts = sentences(5, 3, 8, 2)
     found = []

@@ -3,6 +3,7 @@ from __future__ import annotations
 import builtins
 from collections import defaultdict
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -45,18 +46,14 @@ WORDS = st.sampled_from([0, 1, 2, 3, 254, 255, 256, 257, 600])
 @given(
     st.lists(st.lists(WORDS, min_size=1, max_size=12), max_size=6),
     st.integers(1, 7),
-    st.sampled_from([2048, 4096, 1 << 20]),
+    st.sampled_from([1, 80, 400, 1 << 20]),  # stretches of 1, 5, 25 words, and one
 )
 def test_counts_are_those_of_brute_force_however_often_memory_was_full(lines, window, memory):
-    usual, pairs.STEP = pairs.STEP, 5
-    try:
-        with TemporaryDirectory() as folder:
-            found = count(tokens_of(lines, 601), Path(folder), window=window, memory=memory)
-            wanted = {pair: float(np.float32(value)) for pair, value in brute_force(lines, window).items()}
-            assert as_dict(found) == wanted
-            assert found.num_ordered == len(wanted)
-    finally:
-        pairs.STEP = usual
+    with TemporaryDirectory() as folder:
+        found = count(tokens_of(lines, 601), Path(folder), window=window, memory=memory)
+        wanted = {pair: float(np.float32(value)) for pair, value in brute_force(lines, window).items()}
+        assert as_dict(found) == wanted
+        assert found.num_ordered == len(wanted)
 
 
 def test_putting_aside_changes_nothing_at_all(tmp_path):
@@ -67,17 +64,32 @@ def test_putting_aside_changes_nothing_at_all(tmp_path):
     for memory in (1 << 12, 1 << 16, 1 << 24):
         (folder := tmp_path / str(memory)).mkdir()
         prints.add(count(tokens, folder, window=8, memory=memory).fingerprint)
-        assert sorted(path.name for path in folder.iterdir()) == ["counts", "high", "low"]
+        assert sorted(path.name for path in folder.iterdir()) == ["corners", "counts", "high", "low", "tiles"]
     assert len(prints) == 1
 
 
-def test_the_order_within_a_tile_is_random_and_another_for_another_seed(tmp_path):
+def test_rows_of_a_tile_stand_together_in_random_order_and_another_for_another_seed(tmp_path):
     tokens = tokens_of([list(range(200))], 200)
     orders = []
     for seed in (0, 1):
         (folder := tmp_path / str(seed)).mkdir()
-        orders.append(count(tokens, folder, window=3, memory=1 << 20, seed=seed).high.tolist())
+        found = count(tokens, folder, window=9, memory=1 << 20, seed=seed)
+        assert found.high.tolist() == sorted(found.high)
+        orders.append(list(zip(found.high.tolist(), found.low.tolist(), strict=True)))
     assert orders[0] != sorted(orders[0]) and orders[0] != orders[1] and sorted(orders[0]) == sorted(orders[1])
+    firsts = [low - high for (high, low), (before, _) in pairwise(orders[0]) if high != before >= 9]
+    assert len(set(firsts)) > 5  # any of the nine may come first
+
+
+def test_a_row_of_tiles_beyond_memory_is_counted_some_columns_at_a_time(tmp_path):
+    random = np.random.default_rng(0)
+    lines = [random.integers(0, 600, 200).tolist() for _ in range(24)]
+    tokens, found = tokens_of(lines, 601), []
+    for memory in (1 << 26, 1 << 20):
+        (folder := tmp_path / str(memory)).mkdir()
+        found.append(count(tokens, folder, window=20, memory=memory))
+    assert found[0].fingerprint == found[1].fingerprint
+    assert as_dict(found[1]) == {pair: float(np.float32(value)) for pair, value in brute_force(lines, 20).items()}
 
 
 def test_tiles_hold_what_lies_in_them(tmp_path):

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from unmask.config.static import CharacterNgrams, Word2Vec, Words
-from unmask.errors import DamagedError, UnmaskError
-from unmask.static import word2vec
+from unmask.errors import UnmaskError
+from unmask.static import checkpoint, word2vec
 from unmask.static.tokens import Tokens
 from unmask.static.word2vec import train
 from unmask.static.words import WordCounts
@@ -87,11 +88,17 @@ def test_ngrams_have_vectors_of_their_own():
 
 
 # --- every word -------------------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("lengths", [[1000], [1] * 40, [3, 500, 1, 1, 499, 2], [100] * 7, [101, 99, 100]])
+@pytest.mark.parametrize("lengths", [[1000], [2] * 20, [3, 500, 1, 1, 499, 2], [100] * 7, [101, 99, 100]])
 @pytest.mark.parametrize("threads", [1, 3])
 def test_every_word_is_a_centre_once_an_epoch_whatever_the_lines(lengths, threads):
     trained = train(corpus(lengths), replace(SETTINGS, subsample=0.0), threads=threads, block=100)
     assert [(epoch.words, epoch.kept) for epoch in trained.epochs] == [(sum(lengths), sum(lengths))] * 3
+
+
+@pytest.mark.parametrize("model", ["skipgram", "cbow"])
+def test_text_with_one_word_a_line_is_refused_since_nothing_can_be_learned_from_it(model):
+    with pytest.raises(UnmaskError, match="No two words stand together"):
+        train(corpus([1] * 40), replace(SETTINGS, model=model))
 
 
 def test_a_line_of_a_whole_corpus_has_all_of_its_pairs_but_those_across_blocks():
@@ -121,8 +128,9 @@ def test_training_stopped_between_any_two_blocks_and_resumed_is_bit_identical(tm
     blocks = 3 * len(word2vec._blocks(tokens.lines, 50))
     for after in range(1, blocks):
         first = train(tokens, settings, block=50, checkpoint=tmp_path / str(after), stop=Stop(after))
+        state = json.loads((tmp_path / str(after) / "state.json").read_text())
         rest = train(tokens, settings, block=50, checkpoint=tmp_path / str(after))
-        assert not first.finished and same(rest, whole)
+        assert not first.finished and 0 < state["stands"]["next"] < blocks and same(rest, whole)
 
 
 def test_so_is_one_that_is_stopped_after_every_block(tmp_path):
@@ -134,55 +142,45 @@ def test_so_is_one_that_is_stopped_after_every_block(tmp_path):
     assert same(parts, train(tokens, SETTINGS, block=50)) and runs == 3 * len(word2vec._blocks(tokens.lines, 50))
 
 
-def test_a_checkpoint_is_written_at_the_end_of_each_epoch(tmp_path, monkeypatch):
+@pytest.mark.parametrize(
+    ("minutes", "epoch", "blocks"), [(5.0, 60.0, []), (5.0, 0.0, [4, 8, 12]), (0.0, 60.0, [*range(1, 13)])]
+)
+def test_a_checkpoint_is_written_by_the_clock_and_at_the_end_of_long_epochs(
+    minutes, epoch, blocks, tmp_path, monkeypatch
+):
     saved = []
-    monkeypatch.setattr(word2vec, "save", lambda *given: saved.append(given[5]))
-    train(corpus([40] * 4), SETTINGS, block=50, checkpoint=tmp_path / "checkpoint")
-    assert saved == [4, 8, 12]
-
-
-def test_a_checkpoint_is_written_when_its_time_has_come(tmp_path, monkeypatch):
-    saved = []
-    monkeypatch.setattr(word2vec, "save", lambda *given: saved.append(given[5]))
-    train(corpus([40] * 4), SETTINGS, block=50, checkpoint=tmp_path / "checkpoint", minutes=0.0)
-    assert saved == list(range(1, 13))
+    monkeypatch.setattr(checkpoint, "_AFTER_EPOCH", epoch)
+    monkeypatch.setattr(checkpoint.Checkpoint, "save", lambda self, stands: saved.append(stands["next"]))
+    train(corpus([40] * 4), SETTINGS, block=50, checkpoint=tmp_path / "checkpoint", minutes=minutes)
+    assert saved == blocks
 
 
 def test_a_finished_training_gives_its_vectors_again(tmp_path):
-    one, other = (train(corpus([60]), SETTINGS, checkpoint=tmp_path / "checkpoint") for _ in range(2))
+    one, other = (train(corpus([60]), SETTINGS, checkpoint=tmp_path / "checkpoint", minutes=0.0) for _ in range(2))
     assert same(one, other)
 
 
 @pytest.mark.parametrize(
     ("tokens", "settings", "block", "said"),
     [
-        (corpus([40]), replace(SETTINGS, window=4, seed=3), 50, r"other settings \(window, seed\)"),
-        (corpus([40], seed=1), SETTINGS, 50, "another corpus"),
-        (corpus([20, 20]), SETTINGS, 50, "another corpus"),
-        (corpus([40]), SETTINGS, 60, "another size of blocks"),
+        (corpus([40]), replace(SETTINGS, window=4, seed=3), 50, "settings: window was 3 and is 4, seed was 0 and is 3"),
+        (corpus([40], seed=1), SETTINGS, 50, r"corpus: fingerprint was \w{16} and is"),
+        (corpus([20, 20]), SETTINGS, 50, r"corpus: fingerprint was \w{16} and is"),
+        (corpus([40, 1]), SETTINGS, 50, "corpus: words was 40 and is 41"),
+        (corpus([40]), SETTINGS, 60, "blocks: words was 50 and is 60"),
     ],
 )
 def test_a_checkpoint_of_another_training_is_refused(tmp_path, tokens, settings, block, said):
-    train(corpus([40]), SETTINGS, block=50, checkpoint=tmp_path / "checkpoint")
+    train(corpus([40]), SETTINGS, block=50, checkpoint=tmp_path / "checkpoint", minutes=0.0)
     with pytest.raises(UnmaskError, match=said):
         train(tokens, settings, block=block, checkpoint=tmp_path / "checkpoint")
-
-
-def test_a_damaged_checkpoint_is_refused(tmp_path):
-    train(corpus([40]), SETTINGS, checkpoint=tmp_path / "checkpoint")
-    path = tmp_path / "checkpoint" / "tables.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(data)
-    with pytest.raises(DamagedError):
-        train(corpus([40]), SETTINGS, checkpoint=tmp_path / "checkpoint")
 
 
 # --- what goes wrong --------------------------------------------------------------------------------------------------------
 def test_vectors_that_are_no_numbers_end_training_with_advice(tmp_path):
     settings = replace(SETTINGS, learning_rate=1e30)
     with pytest.raises(UnmaskError, match="learning_rate 1e\\+30") as raised:
-        train(corpus([200]), settings, checkpoint=tmp_path / "checkpoint")
+        train(corpus([200]), settings, checkpoint=tmp_path / "checkpoint", minutes=0.0)
     assert "2.5e+29" in raised.value.do and not (tmp_path / "checkpoint").exists()
 
 

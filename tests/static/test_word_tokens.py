@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import tracemalloc
 from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -52,6 +53,23 @@ def test_a_line_of_any_length_stays_whole(tmp_path):
     """gensim#2880 drops what comes after 10,000 words of a text."""
     found = tokens_of_lines([["a", "b"] * 150_000], tmp_path, Words())
     assert len(found.ids) == 300_000 and found.lines.tolist() == [0, 300_000]
+
+
+def test_memory_does_not_grow_with_the_lines(tmp_path, monkeypatch):
+    monkeypatch.setattr(tokens, "CHUNK", 1 << 12)
+
+    def peak(lines: int) -> int:
+        folder = tmp_path / str(lines)
+        folder.mkdir()
+        tracemalloc.start()
+        found = tokens_of_lines((["a", "b"][: 1 + at % 2] for at in range(lines)), folder, Words())
+        assert len(found.lines) == lines + 1
+        most = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        return most
+
+    few, many = peak(20_000), peak(120_000)
+    assert many - few < 100_000  # not a byte for each line more
 
 
 def test_equal_words_in_equal_order_have_the_same_fingerprint(tmp_path):

@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 from toy import texts, toy_model, tune, write
 
 import unmask
-from unmask.config import AdamW, Classification, FineTuning, Keeping, Machine, Tagging, Task
+from unmask.config import AdamW, Answering, Classification, FineTuning, Keeping, Machine, Tagging, Task
 from unmask.errors import UnmaskError
 from unmask.hub.files import build_encoder, load_model, save_model
 from unmask.nn.characters import token_kinds
@@ -72,6 +72,20 @@ def test_words_are_tagged(model: Path, tmp_path: Path) -> None:
     run = replace(run, train=str(tmp_path / "train.conll"), dev=str(tmp_path / "dev.conll"))
     metrics, _ = tune(run, tmp_path / "run")
     assert metrics["f1"] > 0.9
+
+
+def test_answers_are_whole_words_in_a_run_and_after_loading(model: Path, tmp_path: Path) -> None:
+    run = settings(model, tmp_path, Answering(), epochs=10.0, examples=6, max_length=64)
+    for name, count in (("train", 60), ("dev", 20)):
+        rows = [(row["text"], row["label"].split()[0]) for row in texts(count, len(name))]
+        write(tmp_path / f"{name}.jsonl", [
+            {"id": str(n), "question": "what", "context": text, "answers": [{"text": word, "start": text.index(word)}]}
+            for n, (text, word) in enumerate(rows)
+        ])  # fmt: skip
+    metrics, _ = tune(run, tmp_path / "run")
+    loaded = TaskModel.load(tmp_path / "run" / "model")
+    told = loaded.answer(loaded.features(loaded.job.read(run.dev).examples))
+    assert metrics["exact"] > 0.8 and told.metrics == pytest.approx(metrics)
 
 
 def test_vectors_are_of_the_mean_of_all_layers_where_no_task_learned_a_mix(model: Path) -> None:

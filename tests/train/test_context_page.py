@@ -44,10 +44,10 @@ def comparison(name: str = "bank", senses: bool = True) -> dict[str, Any]:
     models = [("w2v", True, [still]), (name, False, read), ("elmo", False, read[:2])]
     return {
         "word": name, "sentences": 9, "without": 5, "uses": uses, "senses": [name, "money"] if senses else [],
-        "commonest": 0.5 if senses else None, "verdict": f"about {name}",
+        "commonest": 0.5 if senses else None, "verdict": f"about {name}", "notes": [f"doubts {name}"],
         "models": [
-            {"name": n, "path": n, "static": s, "layers": ls, "best": len(ls) // 2, "parts_from": None, "verdict": n,
-             "notes": [f"note {n}"]}
+            {"name": n, "path": n, "static": s, "reads": f"reads {n}", "layers": ls, "best": len(ls) // 2,
+             "parts_from": None, "verdict": n, "notes": [f"note {n}"]}
             for n, s, ls in models
         ],
     }  # fmt: skip
@@ -60,6 +60,7 @@ def comparison(name: str = "bank", senses: bool = True) -> dict[str, Any]:
 def test_the_page_works_in_a_browser(tmp_path: Path, name: str, senses: bool) -> None:
     write_context(tmp_path / "page.html", comparison(name, senses))
     document, console = opened(tmp_path / "page.html", tmp_path / "profile")
+    assert document.count("reads ") == 3 and document.count("doubts ") == 1
     assert console == "" and "<script" not in document  # nothing refused by the policy
     assert document.count('class="dots"') == document.count("<image") == 6
     assert document.count("<g><title>") == 24  # a dot for each use
@@ -99,6 +100,13 @@ def test_the_heat_map_is_a_png_of_the_cosines() -> None:
     alpha = [[rows[17 * y + 1 + 4 * x + 3] for x in range(4)] for y in range(4)]
     assert alpha == [list(row) for row in zip(*alpha, strict=True)] and alpha[0][0] == 255
     assert alpha[0] == sorted(alpha[0], reverse=True) and alpha[0][3] == 0
+
+
+def test_a_mix_of_layers_is_no_point_on_the_line_of_layers() -> None:
+    page = render(comparison())
+    chart = page[page.index('aria-label="Silhouette by layer"') : page.index("<table")]
+    assert chart.count("<circle") == 4 and "stands in the table" in page  # two models of two layers each
+    assert re.findall(r'text-anchor="middle">(\d+)<', chart) == ["0", "1"]
 
 
 def test_the_page_is_made_of_the_json_alone() -> None:

@@ -77,6 +77,7 @@ def context(
         _refuse(not sentences, "--sentences", "give a file with a sentence a line")
         _refuse(out is None or out.suffix != ".html", "--out", "give the page a name that ends in .html")
         assert out is not None
+        _spare(sentences, out)
         _word(
             console,
             given[0],
@@ -97,6 +98,15 @@ def _refuse(wrong: bool, where: str, do: str) -> None:
         raise UnmaskError("this does not say what to compare", where=where, do=do)
 
 
+def _spare(sentences: str, out: Path) -> None:
+    """The page, or the JSON beside it, must not take the place of what it is made of."""
+    from unmask.errors import UnmaskError
+
+    if Path(sentences).resolve() in (out.resolve(), out.with_suffix(".json").resolve()):
+        do = f"give the page another name: {out.with_suffix('.json').name} is written beside {out.name}"
+        raise UnmaskError("this would overwrite the sentences", where="--out", do=do)
+
+
 def _word(
     console: Console,
     word: str,
@@ -113,7 +123,9 @@ def _word(
     from unmask.measure.uses import read_uses
     from unmask.train.report.context import write_context
 
-    uses = read_uses(sentences, word, [form for form in forms.split(",") if form], ignore_case=ignore_case)
+    uses = read_uses(
+        sentences, word, [form.strip() for form in forms.split(",") if form.strip()], ignore_case=ignore_case
+    )
     if len(uses.uses) > most:
         console.warn(f"the word is used {len(uses.uses):,} times; {most:,} of them are compared (--most)")
     found = compare(uses.evenly(most), models, device=device, progress=console)
@@ -136,10 +148,15 @@ def _show(console: Console, found: Comparison) -> None:
             own = own if found.senses else [layer.silhouette, max(layer.clusters) + 1]
             rows.append([model.name, layer.name, layer.similarity, *("–" if value is None else value for value in own)])
     console.table(f"{found.word}: {count}{missing}", rows, columns)
+    for note in found.notes:
+        console.warn(note)
     for model in found.models:
         for note in model.notes:
             console.warn(f"{model.name}: {note}")
-    console.say(found.verdict)
+    for how in dict.fromkeys(model.reads for model in found.models):
+        names = ", ".join(model.name for model in found.models if model.reads == how)
+        console.say(f"{names}: {how}")
+    console.say(f"\n{found.verdict}")
 
 
 def _pairs(console: Console, models: Sequence[Path], test: str, dev: str, device: Any) -> None:
@@ -149,6 +166,8 @@ def _pairs(console: Console, models: Sequence[Path], test: str, dev: str, device
     do = "give --dev FILE, other pairs of the set: a threshold chosen on the test pairs would flatter"
     if not dev:
         raise UnmaskError("there are no pairs to choose the threshold on", where="--dev", do=do)
+    if Path(dev).resolve() == Path(test).resolve():
+        raise UnmaskError("the threshold would be chosen on the test pairs", where="--dev", do=do)
     _refuse(not models, "--models", "give files or folders of vectors, or model folders")
     chosen_on, tested = read_pairs_in_context(dev), read_pairs_in_context(test)
     _show_scores(

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
@@ -16,6 +19,8 @@ if TYPE_CHECKING:
     from unmask.config.static import Glove, Word2Vec
     from unmask.static.learn import Learned
     from unmask.static.vectors import Vectors
+    from unmask.text.documents import ReadReport
+    from unmask.train.signals import StopRequest
 
 app = typer.Typer(no_args_is_help=True, help="Word vectors: train Word2Vec or GloVe, look up, measure, convert.")
 
@@ -66,18 +71,29 @@ def train(
     from unmask.static.split import Splitting
     from unmask.text.documents import ReadOptions
     from unmask.text.workers import available_cores
+    from unmask.train.signals import StopRequest
 
     chosen = _settings(model, dimension, epochs, min_count, settings or [])
     splitting = Splitting(
         rule=cast(Literal["words", "spaces"], rule), lowercase=not keep_case, words=_words(segmenter, user_words)
     )
     options = ReadOptions(field=field or None, separator=separator, skip_bad=skip_bad, max_bytes=2**31)
+    request = StopRequest()
     with Console() as console:
         learned = learn(
             sources, out, chosen, splitting, options,
-            threads=threads or available_cores(), overwrite=overwrite, progress=console,
+            threads=threads or available_cores(), overwrite=overwrite, stopping=_stopping(request), progress=console,
         )  # fmt: skip
+        if learned is None:
+            console.say("Stopped and saved. The same command goes on.")
+            raise typer.Exit(request.exit_code)
         _show_learned(console, out, learned)
+
+
+@contextmanager
+def _stopping(request: StopRequest) -> Iterator[Callable[[], bool]]:
+    with request:
+        yield lambda: request.signal is not None
 
 
 def _settings(model: str, dimension: int, epochs: int, min_count: int, assignments: list[str]) -> Word2Vec | Glove:
@@ -101,9 +117,8 @@ def _words(segmenter: str, user_words: Path | None) -> Any:
 
 
 def _show_learned(console: Console, out: Path, learned: Learned) -> None:
-    read = learned.read
     rows: list[list[object]] = [
-        *([["documents read", read.documents], ["bad records, left out", read.bad_count]] if read else []),
+        *(_read_rows(learned.read) if learned.read else []),
         ["words read", learned.tokens],
         ["rare ones, left out", learned.tokens - learned.kept],
         ["different words with a vector", learned.words],
@@ -111,6 +126,17 @@ def _show_learned(console: Console, out: Path, learned: Learned) -> None:
     ]
     console.table(str(out), rows)
     console.say(f"\nNext: {command('vectors', 'neighbors', out, 'WORD')}")
+
+
+def _read_rows(read: ReadReport) -> list[list[object]]:
+    return [
+        ["documents read", read.documents],
+        ["empty, left out", read.empty],
+        ["bad records, left out", read.bad_count],
+        *([f"files of kind {kind}, passed over", count] for kind, count in sorted(read.ignored.items())),
+        ["byte order marks removed", read.boms],
+        ["NUL characters removed", read.nuls],
+    ]
 
 
 @app.command()
@@ -187,7 +213,7 @@ def evaluate(
         held = _load(console, vectors, 0)
         results = {str(path): _measured(console, held, path, method, case, limit) for path in sets}
         if as_json:
-            typer.echo(json.dumps(results, ensure_ascii=False))
+            typer.echo(json.dumps(results, ensure_ascii=False, allow_nan=False))
             return
         columns = ["set", "measure", "value, %", "asked", "with vectors"]
         console.table("Quality", [_row(path, result) for path, result in results.items()], columns)
@@ -208,16 +234,17 @@ def _measured(console: Console, held: Vectors, path: Path, method: str, case: bo
             {"name": part.name, "asked": part.questions, "used": part.used, "correct": part.correct}
             for part in score.sections
         ]
-        total = score.total
-        return {
-            "measure": "accuracy", "value": total.accuracy, "asked": total.questions, "used": total.used, "sections": sections,
-        }  # fmt: skip
+        total, value = score.total, score.total.accuracy if score.total.used else None
+        counted = {"asked": total.questions, "used": total.used, "sections": sections}
+        return {"measure": "accuracy", "value": value, **counted}
     found = word_similarity(held, read_pairs(path), ignore_case=not case, limit=limit)
-    return {"measure": "spearman", "value": found.spearman, "asked": found.pairs, "used": found.used}
+    value = found.spearman if math.isfinite(found.spearman) else None  # of equal numbers there is none
+    return {"measure": "spearman", "value": value, "asked": found.pairs, "used": found.used}
 
 
 def _row(path: str, result: dict[str, Any]) -> list[object]:
-    return [Path(path).name, result["measure"], f"{100 * result['value']:.1f}", result["asked"], result["used"]]
+    value = "–" if result["value"] is None else f"{100 * result['value']:.1f}"
+    return [Path(path).name, result["measure"], value, result["asked"], result["used"]]
 
 
 @app.command()

@@ -87,8 +87,8 @@ class Glove:
     """GloVe (Pennington et al. 2014): weighted least squares on the logarithms of how often words occur together.
 
     Words up to `window` apart count 1 / distance. A pair that occurs x times weighs min(1, x / x_max)^`power` (equation 9).
-    AdaGrad begins with `learning_rate`. A word's vector is the sum of its two. Counting takes tables of `memory` bytes, about
-    as much again to sort them, and puts aside on the disk what is more.
+    AdaGrad begins with `learning_rate`. A word's vector is the sum of its two. Counting takes `memory` bytes, and puts aside
+    on the disk what is more.
     """
 
     kind: Literal["glove"] = "glove"

@@ -27,11 +27,12 @@ from unmask.measure.separation import (
     unit,
 )
 from unmask.measure.uses import Uses, name_of
-from unmask.measure.word_states import Device, word_states
+from unmask.measure.word_states import Device, WordStates, word_states
 from unmask.progress import Progress, quiet
 
 PARTED = 0.8  # of the uses that the commonest sense alone names wrongly, the share that clusters must put right
 SHOWN = 60  # uses in a heat map
+FEW = 5  # uses of a sense: fewer may fall apart by chance
 
 
 @dataclass(frozen=True)
@@ -60,12 +61,14 @@ class Layer:
 
 @dataclass(frozen=True)
 class ModelView:
-    """A model and all its layers. `best` is the one with the greatest silhouette, `parts_from` the first in which the senses
-    part (None: in no layer, or no senses are given); `verdict` says both in a sentence."""
+    """A model and all its layers. `parts_from` is the first in which the senses part (None: in no layer, or no senses are
+    given), `best` the one with the greatest silhouette, of those in which they part if there are any; `verdict` says both in
+    a sentence. `reads` is how such a model reads a sentence."""
 
     name: str
     path: str
     static: bool
+    reads: str
     layers: tuple[Layer, ...]
     best: int
     parts_from: int | None
@@ -75,7 +78,8 @@ class ModelView:
 
 @dataclass(frozen=True)
 class Comparison:
-    """What was found; `commonest` is the share of the commonest sense, the purity of one cluster of all."""
+    """What was found; `commonest` is the share of the commonest sense, the purity of one cluster of all. `notes` say what makes
+    the figures doubtful."""
 
     word: str
     sentences: int
@@ -85,6 +89,7 @@ class Comparison:
     commonest: float | None
     models: tuple[ModelView, ...]
     verdict: str
+    notes: tuple[str, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON takes it."""
@@ -107,7 +112,7 @@ def compare(
         layers = tuple(
             _layer(layer, states_UD, numbers, seed) for layer, states_UD in zip(read.layers, read.states, strict=True)
         )
-        views.append(_view(name, str(path), layers, read.static, read.notes, senses, commonest))
+        views.append(_view(name, str(path), layers, read, senses, commonest))
     return Comparison(
         uses.word,
         uses.sentences,
@@ -120,7 +125,20 @@ def compare(
         None if commonest is None else float(commonest),
         tuple(views),
         _verdict(uses.word, views),
+        _doubts(uses),
     )
+
+
+def _doubts(uses: Uses) -> tuple[str, ...]:
+    """What makes the figures of these uses doubtful, whatever the models."""
+    if len(uses.senses) == 1:
+        return (f"all uses have the sense “{uses.senses[0]}”: groups are looked for as if none were given",)
+    counts = {sense: sum(use.sense == sense for use in uses.uses) for sense in uses.senses}
+    few = [f"{count} of “{sense}”" for sense, count in counts.items() if count < FEW]
+    if not few and (counts or len(uses.uses) >= FEW):
+        return ()
+    told = ", ".join(few) if few else f"{len(uses.uses)} in all"
+    return (f"so few uses may fall apart by chance: {told}",)
 
 
 def _layer(name: str, states_UD: Any, senses: Sequence[int], seed: int) -> Layer:
@@ -162,18 +180,23 @@ def _view(
     name: str,
     path: str,
     layers: tuple[Layer, ...],
-    static: bool,
-    notes: tuple[str, ...],
+    read: WordStates,
     senses: Sequence[str],
     commonest: float | None,
 ) -> ModelView:
-    best = max(range(len(layers)), key=lambda at: (-2 if (s := layers[at].silhouette) is None else s, -at))
-    parts = None
-    if commonest is not None and not static:
+    parting = list[int]()
+    if commonest is not None and not read.static:
         needed = 1 - (1 - commonest) * (1 - PARTED)
-        parts = next((at for at, layer in enumerate(layers) if (layer.purity or 0) >= needed - 1e-9), None)
-    verdict = _sentence(name, layers, best, parts, static, senses, commonest)
-    return ModelView(name, path, static, layers, best, parts, verdict, notes)
+        parting = [at for at, layer in enumerate(layers) if (layer.purity or 0) >= needed - 1e-4]  # purity is rounded
+    best = max(parting or range(len(layers)), key=lambda at: (_clear(layers[at]), -at))
+    parts = parting[0] if parting else None
+    verdict = _sentence(name, layers, best, parts, read.static, senses, commonest)
+    return ModelView(name, path, read.static, read.reads, layers, best, parts, verdict, read.notes)
+
+
+def _clear(layer: Layer) -> float:
+    """The silhouette; below all others where there is none."""
+    return -2.0 if layer.silhouette is None else layer.silhouette
 
 
 def _sentence(
@@ -189,21 +212,25 @@ def _sentence(
         return f"{name} has one vector for the word, the same in every sentence: it cannot tell its senses apart."
     layer = layers[best]
     if commonest is None:
-        if layer.silhouette is None:
+        if layer.silhouette is None and layer.similarity == 1:
             return f"In {name} the uses do not differ."
+        if layer.silhouette is None:
+            return f"In {name} the uses differ, but two are too few for groups."
         count = max(layer.clusters) + 1
         return f"{_at(layer)} of {name} the uses fall into {count} groups most clearly (silhouette {layer.silhouette:.2f})."
-    means = (
-        f"uses of the same sense have a mean cosine of {_number(layer.within)}, uses of different senses "
-        f"{_number(layer.between)}, and clusters made without the senses put {layer.purity:.0%} of the uses with their sense"
-    )
+    means = f"clusters made without the senses put {layer.purity:.0%} of the uses with their sense"
+    if layer.within is not None:
+        means = (
+            f"uses of the same sense have a mean cosine of {layer.within:.2f}, uses of different senses "
+            f"{layer.between:.2f}, and {means}"
+        )
     several = "two senses" if len(senses) == 2 else f"{len(senses)} senses"
     if parts is None:
         return (
             f"In no layer of {name} do the {several} part: {_at(layer).lower()}, the best, {means}; the commonest sense alone "
             f"makes {commonest:.0%}."
         )
-    first = "" if parts == best else f" They part {_at(layers[parts]).lower()} already." if parts < best else ""
+    first = f" They part {_at(layers[parts]).lower()} already." if parts < best else ""
     return f"{_at(layer)} of {name} the {several} part most clearly: {means}.{first}"
 
 
@@ -213,17 +240,26 @@ def _at(layer: Layer) -> str:
 
 
 def _verdict(word: str, views: Sequence[ModelView]) -> str:
-    """The best of the models that read the sentence, and what static vectors can't."""
+    """The best of the models that read the sentence, how far the others come, and what static vectors can't."""
     reading = [view for view in views if not view.static]
     static = [view.name for view in views if view.static]
     sentences = []
     if reading:
-        best = max(reading, key=lambda view: (view.parts_from is not None, view.layers[view.best].silhouette or -2))
-        sentences.append(best.verdict)
+        best = max(reading, key=lambda view: (view.parts_from is not None, _clear(view.layers[view.best])))
+        sentences += [best.verdict, *(_beside(view) for view in reading if view is not best)]
     if static:
         have = "has one vector" if len(static) == 1 else "have one vector each"
         sentences.append(f"{', '.join(static)} {have} for the word, the same in every sentence.")
     return f"“{word}”: " + " ".join(sentences)
+
+
+def _beside(view: ModelView) -> str:
+    """A model that is not the best, in short."""
+    layer = view.layers[view.best]
+    if layer.purity is None:
+        return view.verdict
+    parts = "part too" if view.parts_from is not None else "do not part"
+    return f"In {view.name} they {parts}: {_at(layer).lower()}, its best, {layer.purity:.0%} of the uses are with their sense."
 
 
 def _names(models: Sequence[Path]) -> list[str]:
@@ -236,10 +272,6 @@ def _names(models: Sequence[Path]) -> list[str]:
 
 def _known(value: float) -> float | None:
     return _short(value) if math.isfinite(value) else None
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"
 
 
 def _short(value: float) -> float:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 
 from unmask.errors import UnmaskError
 from unmask.labelled.records import Place
 from unmask.labelled.rows import Strict, form_of, read_table, text_lines, text_of_file
+from unmask.text.documents import DamagedInputError
 from unmask.text.graphemes import clusters
 from unmask.text.words import HANZI, character_classes, code_points
 
@@ -62,17 +65,19 @@ def read_uses(source: str, word: str, forms: Sequence[str] = (), *, ignore_case:
     """The uses of a word (and of its inflected `forms`) in a file of sentences.
 
     Lines of text, each with its sense after a tab if it has one; or records with "text" and, if wanted, "sense" (.jsonl,
-    .json, .csv, .parquet). UnmaskError where there are fewer than two uses, and where some of them have a sense and others
-    have none.
+    .json, .csv, .parquet). Accents are found composed or not, whichever way the word is given. UnmaskError names the line
+    that cannot be read, and says where there are fewer than two uses, or where some of them have a sense and others none.
     """
-    wanted = tuple(dict.fromkeys((word, *forms)))
-    if not all(form and form.strip() == form for form in wanted):
-        raise UnmaskError("a word must not be empty or have white space around it", where=repr(word))
+    if wrong := next((form for form in (word, *forms) if not form or form.strip() != form), None):
+        raise UnmaskError("a word must not be empty or have white space around it", where=repr(wrong))
+    wanted = _spellings((word, *forms))
     found, sentences, without = list[Use](), 0, 0
     for place, text, sense in _sentences(source):
         here = places(text, wanted, ignore_case=ignore_case)
         found += [Use(text, start, end, word, sense, place) for start, end in here]
         sentences, without = sentences + 1, without + (not here)
+    if not sentences:
+        raise UnmaskError("there is no sentence in it", where=source, do="give a sentence a line")
     if len(found) < 2:
         few = "in no sentence" if not found else "only once"
         do = "give other spellings with --forms, or --ignore-case" if not ignore_case else "give its forms with --forms"
@@ -101,6 +106,12 @@ def places(text: str, forms: Sequence[str], *, ignore_case: bool = False) -> lis
     return found
 
 
+def _spellings(forms: Sequence[str]) -> tuple[str, ...]:
+    """Each as it is given, with composed accents, and with accents of their own."""
+    kinds: tuple[Literal["NFC", "NFD"], ...] = ("NFC", "NFD")
+    return tuple(dict.fromkeys(s for form in forms for s in (form, *(unicodedata.normalize(k, form) for k in kinds))))
+
+
 def _spans(text: str, forms: Sequence[str]) -> Iterator[tuple[int, int]]:
     for form in forms:
         start = text.find(form)
@@ -116,8 +127,8 @@ def _inside_a_word(text: str, start: int, end: int) -> bool:
 
 
 def _is_letter(character: str) -> bool:
-    """Of a script with spaces between words; digits too."""
-    if not character.isalnum() and character != "_":
+    """Of a script with spaces between words; digits and marks (the vowel signs of Hindi, accents of their own) too."""
+    if not (character.isalnum() or character == "_" or unicodedata.category(character)[0] == "M"):
         return False
     code = ord(character)
     return character_classes(character)[0] != HANZI and not any(first <= code <= last for first, last in _UNSPACED)
@@ -135,10 +146,20 @@ def _sentences(source: str) -> Iterator[tuple[Place, str, str]]:
         yield from _records(source)
         return
     reading = Strict()
-    for line, text in text_lines(source, text_of_file(source, compression, reading), reading):
-        sentence, _, sense = text.partition("\t")
-        if sentence.strip() and not (line == 1 and (sentence, sense) == HEADER):
-            yield Place(source, line, line), sentence, sense.strip()
+    try:
+        for line, text in text_lines(source, text_of_file(source, compression, reading), reading):
+            sentence, _, sense = text.partition("\t")
+            if sentence.strip() and not (line == 1 and (sentence, sense) == HEADER):
+                yield Place(source, line, line), sentence, _sense(sense, source, line)
+    except DamagedInputError as error:
+        raise UnmaskError(error.why, where=source, do=error.do) from error
+
+
+def _sense(field: str, source: str, line: int) -> str:
+    if "\t" in field.rstrip():
+        do = "write the sentence, a tab and its sense, nothing more; a sentence that holds tabs goes into .jsonl"
+        raise UnmaskError("the line has more than one tab", where=str(Place(source, line, line)), do=do)
+    return field.strip()
 
 
 def _records(source: str) -> Iterator[tuple[Place, str, str]]:

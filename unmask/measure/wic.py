@@ -60,7 +60,8 @@ def read_pairs_in_context(source: str) -> list[Pair]:
         text_a, text_b, span_a [begin, end], span_b, label same or different
         sentence1, sentence2, start1, end1, start2, end2, label true or false
 
-    Places count characters, the end is exclusive. UnmaskError names the record of anything else.
+    Places count characters, the end is exclusive; in .csv, whose cells are strings, they are numbers as written, a span "2 6" or
+    "[2, 6]". UnmaskError names the record of anything else.
     """
     return [_pair(row.values, row.place) for row in read_table(source).rows]
 
@@ -120,6 +121,8 @@ def _pair(values: Mapping[str, Any], place: Place) -> Pair:
 
 
 def _span(value: object) -> tuple[object, object]:
+    if isinstance(value, str):
+        value = value.strip("[] ").replace(",", " ").split()
     if isinstance(value, list) and len(value) == 2:
         return value[0], value[1]
     return None, None
@@ -130,7 +133,15 @@ def _use(values: Mapping[str, Any], name: str, start: object, end: object, place
     if not isinstance(text, str):
         do = 'write {"text_a", "text_b", "span_a": [begin, end], "span_b", "label"}'
         raise UnmaskError(f"the record has no {name}", where=str(place), do=do)
-    if isinstance(start, int) and isinstance(end, int) and 0 <= start < end <= len(text) and text[start:end].strip():
-        return Use(text, start, end, text[start:end], "", place)
+    begin, stop = _number(start), _number(end)
+    if 0 <= begin < stop <= len(text) and text[begin:stop].strip():
+        return Use(text, begin, stop, text[begin:stop], "", place)
     do = "count characters from 0; the end is the first character behind the word"
     raise UnmaskError(f"the place of the word in {name} is {start} to {end}", where=str(place), do=do)
+
+
+def _number(value: object) -> int:
+    """A whole number, also one of a .csv; -1 for anything else."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    return int(value) if isinstance(value, str) and value.strip().isdecimal() else -1

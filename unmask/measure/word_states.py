@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from unmask.batch import PackedBatch
-from unmask.config import Machine
+from unmask.config import EncoderConfig, Machine, Recurrent
 from unmask.errors import UnmaskError
 from unmask.hub.files import build_encoder, load_model
 from unmask.hub.sentence_layout import read_sentence_layout
@@ -24,6 +24,7 @@ from unmask.inference.batches import token_batches
 from unmask.inference.loaded import fitting_tokenizer
 from unmask.inference.tokens import TokenisedTexts
 from unmask.inference.torch_backend import TorchBackend
+from unmask.labelled.records import counted
 from unmask.measure.uses import Use, name_of
 from unmask.progress import Progress, quiet
 from unmask.static.folder import is_static_folder
@@ -37,15 +38,31 @@ Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 Device = Literal["auto", "cpu", "cuda"]
 
+STATIC = "One vector for each word, learned from all sentences together; those it stands in here are not read."
+RECURRENT = (
+    "The embeddings know the letters of a word alone. Then each layer reads the sentence from the left, one word after the "
+    "other, and once more from the right: half of a state knows what stands before the word, half what stands behind it, "
+    "and no layer puts the two together."
+)
+CAUSAL = (
+    "The embeddings know a token alone. In each layer it looks at all those before it, and never at those behind it."
+)
+ATTENTION = (
+    "The embeddings know a token alone, and in many models its place. In each layer it looks at all others, left and right "
+    "at once, so that what stands before a word and what stands behind it are weighed together."
+)
+
 
 @dataclass(frozen=True, eq=False)
 class WordStates:
-    """`states[l]` [U, D] are the vectors of the uses in the layer called `layers[l]`; `notes` say what is special in them."""
+    """`states[l]` [U, D] are the vectors of the uses in the layer called `layers[l]`; `notes` say what is special in them,
+    `reads` how such a model reads a sentence."""
 
     static: bool
     layers: tuple[str, ...]
     states: tuple[Floats, ...]
     notes: tuple[str, ...]
+    reads: str
 
 
 def word_states(path: Path, uses: Sequence[Use], *, device: Device = "auto", progress: Progress = quiet) -> WordStates:
@@ -66,12 +83,20 @@ def _static(path: Path, uses: Sequence[Use], progress: Progress) -> WordStates:
     words = dict.fromkeys(use.word for use in uses)
     found = {word: vector for word in words if (vector := _vector(vectors, word)) is not None}
     if not found:
-        vectors.vector(uses[0].word)  # its error says what is near
+        _refuse(path, vectors, uses[0].word)
     nothing = np.zeros(vectors.dimension, np.float32)
     states_UD = np.array([found.get(use.word, nothing) for use in uses], np.float32)
     missing = sum(use.word not in found for use in uses)
-    notes = [f"{missing:,} uses have no vector and count as zero ones"] * bool(missing)
-    return WordStates(True, ("static",), (states_UD,), tuple(notes))
+    notes = [f"{counted(missing, 'use')} without a vector: a zero one stands for it"] * bool(missing)
+    return WordStates(True, ("static",), (states_UD,), tuple(notes), STATIC)
+
+
+def _refuse(path: Path, vectors: Vectors, word: str) -> None:
+    """The error of a word without a vector says what is near; which of several models it was, only we know."""
+    try:
+        vectors.vector(word)
+    except UnmaskError as error:
+        raise UnmaskError(error.what, where=str(path), do=error.do) from None
 
 
 def _vector(vectors: Vectors, word: str) -> Floats | None:
@@ -105,12 +130,17 @@ def _contextual(folder: Path, uses: Sequence[Use], device: Device, progress: Pro
     layers += ["mix"] * (len(states) - len(layers))
     notes = []
     if windows.tokens.truncated:
-        notes.append(
-            f"{windows.tokens.truncated:,} texts have more than {limit:,} tokens: the part around the word counts"
-        )
+        long = counted(windows.tokens.truncated, "text")
+        notes.append(f"{long} of more than {limit:,} tokens: the part around the word is read")
     if windows.unknown:
-        notes.append(f"the word is unknown to the tokenizer, in part or whole, in {windows.unknown:,} uses")
-    return WordStates(False, tuple(layers), tuple(states), tuple(notes))
+        notes.append(f"the word is unknown to the tokenizer, in part or whole, in {counted(windows.unknown, 'use')}")
+    return WordStates(False, tuple(layers), tuple(states), tuple(notes), _how_it_reads(model.config))
+
+
+def _how_it_reads(config: EncoderConfig) -> str:
+    if isinstance(config.layer, Recurrent):
+        return RECURRENT
+    return CAUSAL if config.causal else ATTENTION
 
 
 def _windows(pieces: PieceEncoder, uses: Sequence[Use], limit: int, unknown: int | None) -> _Windows:

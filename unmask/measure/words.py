@@ -15,6 +15,7 @@ from itertools import islice
 import numpy as np
 from numpy.typing import NDArray
 
+from unmask.errors import UnmaskError
 from unmask.measure.correlation import spearman
 from unmask.measure.word_sets import Analogy, WordPair
 from unmask.progress import Progress, quiet
@@ -162,6 +163,8 @@ def _by_section(
 
 def _places(vectors: Vectors, ignore_case: bool, limit: int) -> dict[str, int]:
     """The places of the words that count, by how they are looked up; the most frequent first."""
+    if limit < 0:
+        raise UnmaskError(f"the limit is {limit}", where="measuring vectors", do="give a number of words; 0 takes all")
     places = dict[str, int]()
     for place, word in enumerate(islice(vectors.words.words, limit or None)):
         places.setdefault(_folded(word, ignore_case), place)

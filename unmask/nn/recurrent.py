@@ -5,10 +5,12 @@ Legend: W words end to end, B sequences (none empty), D hidden_size: the first h
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
@@ -84,6 +86,32 @@ def _order(step_W: NDArray[np.int64], rank_W: NDArray[np.int64], device: torch.d
 
 def _read(lstm: nn.LSTM, x_WP: Tensor, order: Order, steps: Steps) -> Tensor:
     """[W, P]: each sequence as if it were alone."""
-    packed, _ = lstm(PackedSequence(x_WP.index_select(0, order.there_W), steps.words))
-    out: Tensor = packed.data.index_select(0, order.back_W)
-    return out
+    there_WP = x_WP.index_select(0, order.there_W)
+    if there_WP.is_cuda:
+        read_WP: Tensor = lstm(PackedSequence(there_WP, steps.words))[0].data
+    else:
+        read_WP = step_by_step(lstm, there_WP, steps.words.tolist())
+    return read_WP.index_select(0, order.back_W)
+
+
+def step_by_step(lstm: nn.LSTM, x_WP: Tensor, words: Sequence[int]) -> Tensor:
+    """[W, P]: what torch's LSTM makes of the same `PackedSequence`, in fewer than half the time where there is no cuDNN: on its
+    way back, torch fills a matrix for all words with zeros at every step.
+
+    Cells are fp32 also under autocast.
+    """
+    w = lstm.get_parameter
+    input_bias = w("bias_ih_l0") + w("bias_hh_l0")
+    from_input = F.linear(x_WP, w("weight_ih_l0"), input_bias).split(list(words))
+    told = x_WP.new_zeros(words[0], lstm.proj_size)
+    cell = x_WP.new_zeros(words[0], lstm.hidden_size, dtype=torch.float32)
+    out = []
+    for from_input_B, count in zip(from_input, words, strict=True):
+        if count < len(told):  # sequences that have ended; the longest stand first
+            told, cell = told[:count], cell[:count]
+        gates = from_input_B + F.linear(told, w("weight_hh_l0"))
+        taken, kept, new, shown = gates.chunk(4, 1)
+        cell = kept.sigmoid() * cell + taken.sigmoid() * new.tanh()
+        told = F.linear(shown.sigmoid() * cell.tanh(), w("weight_hr_l0"))
+        out.append(told)
+    return torch.cat(out)

@@ -93,7 +93,7 @@ class WordHead(nn.Module):
         super().__init__()
         self.register_buffer("words", torch.full((max_words, 3), -1, dtype=torch.int32))
         first = min(CUTOFFS[0], (max_words + 1) // 2)
-        groups = [c for n, c in enumerate(CUTOFFS[1:], 2) if first < c <= max_words and width >= NARROWER**n]
+        groups = [c for n, c in enumerate(CUTOFFS[1:], 2) if first < c < max_words and width >= NARROWER**n]
         self.softmax = nn.AdaptiveLogSoftmaxWithLoss(
             width, max_words + 1, [first, *groups], div_value=NARROWER, head_bias=True
         )

@@ -8,30 +8,27 @@ Legend: V words, D dimension, E the dimension filled up to a multiple of 8, Q ti
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from unmask.config.static import Glove
 from unmask.errors import UnmaskError
-from unmask.files import MANIFEST, check_sizes, read_manifest, write_folder
 from unmask.progress import Progress, quiet
 from unmask.randomness import generator
-from unmask.settings import plain
-from unmask.static.glove_loops import train_tiles
-from unmask.static.memory import padded
+from unmask.static.checkpoint import MINUTES, Checkpoint, Identity, told
+from unmask.static.glove_loops import BIASES, train_tiles
+from unmask.static.memory import aligned, padded
 from unmask.static.pairs import Pairs
-from unmask.static.tensor_file import map_tensors, write_tensors
 
 STRETCH = 1 << 21  # pairs trained between two looks at the clock
-SAVE_EVERY = 300.0  # seconds between checkpoints, at most
 _BEGIN, _DEAL = 0x676C6F76, 0x74696C65  # what randomness is for: the first vectors, the order of tiles
-_FORMAT, _TENSORS = "unmask glove checkpoint", "state.safetensors"
+_CHUNK = 1 << 14  # rows drawn at once
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,16 +39,24 @@ class GloveResult:
     context: NDArray[np.float32]  # [V, D]
     costs: list[float]
     """Of each epoch: the mean over pairs, (i, j) and (j, i) apart, of the cost before each update."""
+    finished: bool
+    """False when `stop` ended it before."""
 
 
 @dataclass(eq=False)
 class _State:
-    """Rows of vector [E], sums of squared steps [E], bias and its sum, for both sides; how many stretches are done."""
+    """Rows as `train_tiles` has them, for both sides; how many stretches are done."""
 
-    main: NDArray[np.float32]  # [V, 2E + 2]
+    main: NDArray[np.float32]  # [V, 2E + 16]
     context: NDArray[np.float32]
     stretches: int
     sums: list[float]  # of the cost, by epoch
+
+    def tables(self) -> dict[str, NDArray[np.float32]]:
+        return {"main": self.main, "context": self.context}
+
+    def is_finite(self) -> bool:
+        return all(np.isfinite(rows.sum(dtype=np.float64)) for rows in self.tables().values())
 
 
 def train(
@@ -61,24 +66,26 @@ def train(
     *,
     threads: int = 1,
     checkpoint: Path | None = None,
-    save_every: float = SAVE_EVERY,
+    minutes: float = MINUTES,
+    stop: Callable[[], bool] = bool,
     progress: Progress = quiet,
 ) -> GloveResult:
     """Trains and returns the vectors of `num_words` words.
 
-    With a `checkpoint` folder, training begins where that was written, and writes it anew after each `save_every` seconds and
-    each epoch. Raises UnmaskError for a checkpoint of other pairs or settings, and when the cost is no number any more; the
-    checkpoint before that stays.
+    With a `checkpoint` folder, training begins where that was written, and writes it anew every `minutes`, at the end of an
+    epoch where one went by, and when `stop`, asked between stretches, says so. Raises UnmaskError for a checkpoint of other
+    pairs or settings, and when the cost is no number any more; the checkpoint before that stays.
     """
     if not len(pairs.high):
         raise UnmaskError("no two words stand together in any line", do="give text with more than one word in a line")
     plan = _Plan(pairs, settings)
-    told = {name: value for name, value in plain(settings).items() if name != "memory"}  # which changes nothing
-    identity = {"pairs": pairs.fingerprint, "words": num_words, "settings": told, "stretch": STRETCH}
-    state = _resumed(checkpoint, identity) or _begun(num_words, settings)
-    saved = time.monotonic()
+    state = _begun(num_words, settings)
+    saved = Checkpoint(checkpoint, partial(_identity, pairs, num_words, settings), state.tables(), minutes)
+    if held := saved.load():
+        state.stretches, state.sums = held["stretches"], held["sums"]
+    stopped = False
     with ThreadPoolExecutor(threads) as pool:
-        while state.stretches < len(plan):
+        while state.stretches < len(plan) and not stopped:
             epoch, chosen = plan[state.stretches]
             cost = _train(pool, threads, pairs, chosen, state, settings)
             if not np.isfinite(cost):
@@ -86,13 +93,22 @@ def train(
             state.sums[epoch] += cost
             state.stretches += 1
             ended = state.stretches % plan.per_epoch == 0
-            if ended and not all(np.isfinite(rows.sum(dtype=np.float64)) for rows in (state.main, state.context)):
+            stopped = stop()
+            due = stopped or saved.is_due(at_end_of_epoch=ended)
+            if (ended or due) and not state.is_finite():
                 raise _diverged(epoch, checkpoint, settings)  # the cost is that of before each update
-            if checkpoint and (ended or time.monotonic() - saved > save_every):
-                _save(checkpoint, identity, state)
-                saved = time.monotonic()
+            if due:
+                saved.save({"stretches": state.stretches, "sums": state.sums})
             progress("training, epochs", state.stretches / plan.per_epoch, settings.epochs)
-    return _result(state, settings.dimension, pairs.num_ordered)
+    return _result(state, settings.dimension, pairs.num_ordered, state.stretches == len(plan))
+
+
+def _identity(pairs: Pairs, num_words: int, settings: Glove) -> Identity:
+    return {
+        "settings": told(settings),
+        "pairs": {"words": num_words, "pairs": len(pairs.high), "fingerprint": pairs.fingerprint[:16]},
+        "stretches": {"pairs": STRETCH},
+    }
 
 
 def _diverged(epoch: int, checkpoint: Path | None, settings: Glove) -> UnmaskError:
@@ -100,7 +116,7 @@ def _diverged(epoch: int, checkpoint: Path | None, settings: Glove) -> UnmaskErr
         f"the vectors have grown beyond all bounds in epoch {epoch + 1}",
         where=str(checkpoint or "training"),
         do=f"set a learning_rate below {settings.learning_rate:g}"
-        + (", and delete this checkpoint" if checkpoint else ""),
+        + (", and delete this checkpoint" if checkpoint and checkpoint.exists() else ""),
     )
 
 
@@ -147,41 +163,24 @@ def _train(
 
 
 def _begun(num_words: int, settings: Glove) -> _State:
-    """Vectors and biases drawn evenly from ±0.5 / D, sums from 1 on, as the authors' program begins."""
-    width = padded(settings.dimension)
     draw = generator(settings.seed, _BEGIN)
-    sides = np.zeros((2, num_words, 2 * width + 2), np.float32)
-    for side in sides:
-        side[:, : settings.dimension] = (draw.random((num_words, settings.dimension)) - 0.5) / settings.dimension
-        side[:, width : 2 * width] = 1
-        side[:, 2 * width] = (draw.random(num_words) - 0.5) / settings.dimension
-        side[:, 2 * width + 1] = 1
-    return _State(sides[0], sides[1], 0, [0.0] * settings.epochs)
+    main, context = (_table(num_words, settings.dimension, draw) for _ in range(2))
+    return _State(main, context, 0, [0.0] * settings.epochs)
 
 
-def _result(state: _State, dimension: int, ordered: int) -> GloveResult:
+def _table(num_words: int, dimension: int, draw: np.random.Generator) -> NDArray[np.float32]:
+    """Vectors and biases drawn evenly from ±0.5 / D, sums from 1 on, as the authors' program begins."""
+    width = padded(dimension)
+    length = 2 * width + BIASES
+    rows = aligned(num_words * length).reshape(num_words, length)
+    for first in range(0, num_words, _CHUNK):
+        part = rows[first : first + _CHUNK]
+        drawn = (draw.random((len(part), dimension + 1), np.float32) - np.float32(0.5)) / np.float32(dimension)
+        part[:, :dimension], part[:, 2 * width] = drawn[:, :-1], drawn[:, -1]
+        part[:, width : 2 * width], part[:, 2 * width + 1] = 1, 1
+    return rows
+
+
+def _result(state: _State, dimension: int, ordered: int, finished: bool) -> GloveResult:
     main, context = state.main[:, :dimension], state.context[:, :dimension]
-    return GloveResult(main + context, context.copy(), [total / ordered for total in state.sums])
-
-
-# --- checkpoints -----------------------------------------------------------------------------------------------------------
-def _save(folder: Path, identity: dict[str, Any], state: _State) -> None:
-    about = {"format": _FORMAT, "of": identity, "stretches": state.stretches, "sums": state.sums}
-    with write_folder(folder, replace=True, about=about) as temporary:
-        write_tensors(temporary / _TENSORS, {"main": state.main, "context": state.context})
-
-
-def _resumed(folder: Path | None, identity: dict[str, Any]) -> _State | None:
-    """What the checkpoint holds; None where there is none."""
-    if folder is None or not (folder / MANIFEST).is_file():
-        return None
-    check_sizes(folder)
-    about = read_manifest(folder)["about"]
-    if about.get("format") != _FORMAT or about["of"] != identity:
-        raise UnmaskError(
-            "this checkpoint is of other text or other settings",
-            where=str(folder),
-            do="give what it was begun with, or delete it to begin anew",
-        )
-    arrays = map_tensors(folder / _TENSORS)
-    return _State(arrays["main"].copy(), arrays["context"].copy(), about["stretches"], list(about["sums"]))
+    return GloveResult(main + context, context.copy(), [total / ordered for total in state.sums], finished)

@@ -17,6 +17,8 @@ def load_vectors(path: Path, *, limit: int = 0, progress: Progress = quiet) -> t
 
     A folder of ours is mapped into memory and opens at once; a file is read whole, at best once, and then converted.
     """
+    if limit < 0:
+        raise UnmaskError(f"limit is {limit}", where=str(path), do="ask for 1 word or more, or for all with 0")
     if not path.is_dir():
         return read_file(path, limit=limit, progress=progress)
     if not is_static_folder(path):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import heapq
+from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Tokens:
     """The words of a corpus in order. Rare words are left out before windows are made, as word2vec's program does."""
 
     ids: NDArray[np.int32]  # [N] places in `words`, mapped from the disk
-    lines: NDArray[np.int64]  # [S+1] where lines begin in `ids`; windows never cross them
+    lines: NDArray[np.int64]  # [S+1] where lines begin in `ids`, mapped too; windows never cross them
     words: WordCounts
     read: int
     """Words of the text; those that are not in `ids` were rare."""
@@ -51,9 +52,9 @@ class Tokens:
     def fingerprint(self) -> str:
         """Equal for equal words in equal order: what a checkpoint is compared with."""
         digest = hashlib.sha256("\n".join(self.words.words).encode("utf-8", "surrogatepass"))
-        for array in (self.ids, self.lines):
-            for begin in range(0, len(array), CHUNK):
-                digest.update(np.ascontiguousarray(array[begin : begin + CHUNK]).data)
+        for numbers in (self.ids, self.lines):
+            for begin in range(0, len(numbers), CHUNK):
+                digest.update(np.ascontiguousarray(numbers[begin : begin + CHUNK]).data)
         return digest.hexdigest()
 
 
@@ -69,12 +70,12 @@ def tokens_of_lines(
 
     Raises UnmaskError when no word is frequent enough, and DiskError when the disk is full.
     """
-    numbered = _Numbered(folder, distinct)
     with explained(folder):
-        for line in lines:
-            if numbered.add(line):
-                progress("reading, words", numbered.read, None)
-        numbered.finish()
+        with _Numbered(folder, distinct) as numbered:
+            for line in lines:
+                if numbered.add(line):
+                    progress("reading, words", numbered.read, None)
+            numbered.finish()
         progress("reading, words", numbered.read, numbered.read)
         words, place_P = _vocabulary(numbered, settings)
         return _kept(folder, numbered.read, words, place_P, progress)
@@ -86,12 +87,13 @@ def tokens_of_corpus(corpus: Corpus, folder: Path, settings: Words, *, progress:
     ends_D = np.cumsum(corpus.document_tokens())
     cuts = np.searchsorted(ends_D, np.arange(CHUNK, corpus.num_tokens + CHUNK, CHUNK)) + 1
     counts_P, special_P = np.zeros(len(pieces), np.int64), corpus.vocabulary.is_special()
-    with explained(folder), open(folder / "numbers", "wb") as numbers, open(folder / "ends", "wb") as ends:
+    with explained(folder), open(folder / "numbers", "wb") as numbers, open(folder / "lines", "wb") as lines:
         first, read = 0, 0
+        lines.write(np.zeros(1, np.int64).data)
         for end in np.unique(np.minimum(cuts, corpus.num_documents)).tolist():
             texts = corpus.read(np.arange(first, end))
             numbers.write(texts.tokens.astype(np.uint32).data)
-            ends.write((texts.sentences[1:] + read).data)
+            lines.write((texts.sentences[1:] + read).data)
             counts_P += np.bincount(texts.tokens, minlength=len(pieces))
             first, read = end, read + len(texts.tokens)
             progress("reading, words", read, corpus.num_tokens)
@@ -102,23 +104,23 @@ def tokens_of_corpus(corpus: Corpus, folder: Path, settings: Words, *, progress:
 
 
 class _Numbered:
-    """Words to numbers, in files: "numbers" uint32 [N], "ends" int64 [S], and the sorted lists of distinct words."""
+    """Words to numbers, in files: "numbers" uint32 [N], "lines" int64 [S+1], and the sorted lists of distinct words."""
 
     def __init__(self, folder: Path, distinct: int) -> None:
         self.read, self.lists = 0, list[Path]()
         self.num_distinct = 0  # P so far, those put aside included
         self._folder, self._distinct = folder, distinct
         self._numbers: BinaryIO = open(folder / "numbers", "wb")
-        self._ends: BinaryIO = open(folder / "ends", "wb")
+        self._lines: BinaryIO = open(folder / "lines", "wb")
         self._pending: list[int] = []
-        self._pending_ends: list[int] = []
+        self._pending_lines = array("q", [0])
         self._begin()
 
     def add(self, line: Sequence[str]) -> bool:
         """True when so much has come together that it was written down."""
         self._pending += map(self._number_of, line)
         self.read += len(line)
-        self._pending_ends.append(self.read)
+        self._pending_lines.append(self.read)
         if len(self._pending) < CHUNK:
             return False
         self._write()
@@ -130,8 +132,13 @@ class _Numbered:
     def finish(self) -> None:
         self._write()
         self._put_aside()
+
+    def __enter__(self) -> _Numbered:
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._numbers.close()
-        self._ends.close()
+        self._lines.close()
 
     def _begin(self) -> None:
         self._first = self.num_distinct
@@ -150,8 +157,8 @@ class _Numbered:
                 "There are more than 4 billion distinct words.", do="Is this text? Check how words are split."
             )
         self._numbers.write((local + self._first).astype(np.uint32).data)
-        self._ends.write(np.array(self._pending_ends, np.int64).data)
-        self._pending, self._pending_ends = [], []
+        self._lines.write(self._pending_lines)
+        self._pending, self._pending_lines = [], array("q")
 
     def _put_aside(self) -> None:
         """The distinct words with their counts and numbers, sorted by code points: one line each."""
@@ -205,20 +212,22 @@ def _places(entries: list[_Entry], settings: Words, numbers: int, read: int) -> 
 
 
 def _kept(folder: Path, read: int, words: WordCounts, place_P: NDArray[np.int32], progress: Progress) -> Tokens:
-    """Puts places for numbers, in the same file, leaves out what is rare and moves the lines' ends."""
+    """Puts places for numbers and leaves out what is rare; moves where lines begin, and leaves out lines that became empty:
+    both in the same file, behind what was read."""
     numbers = mapped(folder / "numbers", np.uint32, read, "r+")
+    lines = mapped(folder / "lines", np.int64, (folder / "lines").stat().st_size, "r+")
     ids = numbers.view(np.int32)
-    ends = mapped(folder / "ends", np.int64, (folder / "ends").stat().st_size, "r+")
-    kept, line = 0, 0
+    kept, line, filled = 0, 1, 1
     for begin in range(0, read, CHUNK):
         place = place_P[numbers[begin : begin + CHUNK]]
         stays = place != _RARE
         before = np.concatenate([[0], np.cumsum(stays)]) + kept
-        last = int(np.searchsorted(ends, begin + len(place), "right"))
-        ends[line:last] = before[ends[line:last] - begin]
+        last = line + int(np.searchsorted(lines[line:], begin + len(place), "right"))
+        ends = before[lines[line:last] - begin]
+        ends = ends[np.diff(ends, prepend=lines[filled - 1]) > 0]
+        lines[filled : filled + len(ends)] = ends
         place = place[stays]
         ids[kept : kept + len(place)] = place
-        kept, line = kept + len(place), last
+        kept, line, filled = kept + len(place), last, filled + len(ends)
         progress("leaving out rare words, words", begin + len(stays), read)
-    lines = np.concatenate([[0], ends])
-    return Tokens(ids[:kept], lines[np.concatenate([[True], lines[1:] > lines[:-1]])], words, read)
+    return Tokens(ids[:kept], lines[:filled], words, read)

@@ -189,3 +189,44 @@ def _constant(number: float) -> Any:
 def _everywhere(builder: Any, number: Any) -> Any:
     none = ir.Constant(_FLOATS, ir.Undefined)
     return builder.shuffle_vector(builder.insert_element(none, number, _INT(0)), none, ir.Constant(_INTS, [0] * LANES))
+
+
+# --- what GloVe needs -------------------------------------------------------------------------------------------------------
+@intrinsic
+def total(typing: Any, lanes: Any) -> Any:
+    """The sum over the lanes, a number."""
+
+    def code(context: Any, builder: Any, signature: Any, given: Sequence[Any]) -> Any:
+        vector, count = given[0], LANES
+        while count > 1:
+            count //= 2
+            halves = (range(count), range(count, 2 * count))
+            places = (ir.Constant(ir.VectorType(_INT, count), list(half)) for half in halves)
+            vector = builder.fadd(*(builder.shuffle_vector(vector, vector, half) for half in places))
+        return builder.extract_element(vector, _INT(0))
+
+    return types.float32(_LANES), code
+
+
+@intrinsic
+def clip(typing: Any, lanes: Any, limit: Any) -> Any:
+    """Lanes cut off at ± the limit; what is no number stays none."""
+    return _lanes(2, _clip)
+
+
+@intrinsic
+def inverse_root(typing: Any, lanes: Any) -> Any:
+    """1 / sqrt(x) within 3e-7 of it: an estimate, made better, where the machine has one."""
+    return _lanes(1, _inverse_root)
+
+
+def _clip(builder: Any, x: Any, limit: Any) -> Any:
+    x = builder.select(builder.fcmp_ordered("<", limit, x), limit, x)
+    low = builder.fneg(limit)
+    return builder.select(builder.fcmp_ordered("<", x, low), low, x)
+
+
+def _inverse_root(builder: Any, x: Any) -> Any:
+    loose = ("contract", "reassoc", "arcp", "afn")
+    root = cgutils.get_or_insert_function(builder.module, ir.FunctionType(_FLOATS, [_FLOATS]), f"llvm.sqrt.v{LANES}f32")
+    return builder.fdiv(_constant(1.0), builder.call(root, [x], fastmath=loose), flags=loose)

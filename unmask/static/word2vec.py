@@ -12,11 +12,12 @@ Legend: N words of the corpus, V distinct ones, B buckets of n-grams, D dimensio
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,15 +27,14 @@ from unmask.errors import UnmaskError
 from unmask.progress import Progress, quiet
 from unmask.randomness import generator, keys
 from unmask.static import sampling
-from unmask.static.memory import padded
+from unmask.static.checkpoint import MINUTES, Checkpoint, Identity, told
+from unmask.static.memory import aligned, padded
 from unmask.static.ngrams import ngram_buckets
 from unmask.static.tokens import Tokens
-from unmask.static.word2vec_checkpoint import load, save
 from unmask.static.word2vec_plain import Block, Done, Training
 
 BLOCK = 200_000
 _INITIAL, _BLOCKS = 1, 2  # what is drawn
-_ALIGNED = 16  # float32 of a cache line
 _CHUNK = 1 << 16  # rows initialised at once
 _NOTHING = Done(0, 0, 0, 0.0, 0.0)
 
@@ -84,6 +84,17 @@ class _Run:
     def is_finished(self) -> bool:
         return self.next == len(self.blocks) * self.settings.epochs
 
+    def tables(self) -> dict[str, Floats]:
+        inputs, outputs = (table.reshape(-1, self.training.width) for table in self.training[:2])
+        return {"inputs": inputs, "outputs": outputs}
+
+    def state(self) -> dict[str, Any]:
+        return {"next": self.next, "epochs": [{"words": words, **done._asdict()} for words, done in self.done]}
+
+    def resume(self, state: dict[str, Any]) -> None:
+        self.next = state["next"]
+        self.done = [(entry.pop("words"), Done(**entry)) for entry in state["epochs"]]
+
 
 def train(
     tokens: Tokens,
@@ -91,7 +102,7 @@ def train(
     *,
     threads: int = 1,
     checkpoint: Path | None = None,
-    minutes: float = 10.0,
+    minutes: float = MINUTES,
     stop: Callable[[], bool] = bool,
     progress: Progress = quiet,
     block: int = BLOCK,
@@ -99,33 +110,39 @@ def train(
 ) -> Trained:
     """Trains, or goes on from `checkpoint` where that folder is there.
 
-    The folder is written every `minutes`, at the end of each epoch, and when `stop`, asked between blocks, says so.
-    `plainly` uses the specification, which takes hours where the compiled loops take seconds. Raises UnmaskError for
-    a corpus without words, for a checkpoint of other settings or another corpus, and when vectors stop being numbers.
+    The folder is written every `minutes`, at the end of an epoch where one went by, and when `stop`, asked between blocks,
+    says so. `plainly` uses the specification, which takes hours where the compiled loops take seconds. Raises UnmaskError for
+    a corpus without words or without two in a line, for a checkpoint of another training, and when vectors stop being numbers.
     """
     if len(tokens.ids) == 0:
         raise UnmaskError("There are no words to train on.", do="Give a text with words that occur often enough.")
     run = _Run(tokens, settings, _blocks(tokens.lines, block), _training(tokens, settings))
-    if checkpoint is not None and checkpoint.exists():
-        run.next, run.done = load(checkpoint, tokens, settings, block, run.training)
+    saved = Checkpoint(checkpoint, partial(_identity, tokens, settings, block), run.tables(), minutes)
+    if state := saved.load():
+        run.resume(state)
     train_block = _train_block(plainly)
     while not run.is_finished and not stop():
-        pause = _Pause(stop, minutes if checkpoint is not None else float("inf"))
-        _work(run, train_block, threads, pause, progress)
+        _work(run, train_block, threads, lambda: saved.is_due() or stop(), progress)
         _require_finite(run)
-        if checkpoint is not None:
-            save(checkpoint, tokens, settings, block, run.training, run.next, run.done)
+        ended = run.next % len(run.blocks) == 0
+        if ended and run.done[-1][1].pairs == 0:
+            raise UnmaskError(
+                "No two words stand together in any line.",
+                do="Give text with more than one word in a line, or a larger subsample.",
+            )
+        if saved.is_due(at_end_of_epoch=ended):
+            saved.save(run.state())
+    if not run.is_finished:
+        saved.save(run.state())
     return _trained(run)
 
 
-class _Pause:
-    """Says when no further block should begin."""
-
-    def __init__(self, stop: Callable[[], bool], minutes: float) -> None:
-        self.stop, self.until = stop, time.monotonic() + 60 * minutes
-
-    def is_due(self) -> bool:
-        return time.monotonic() >= self.until or self.stop()
+def _identity(tokens: Tokens, settings: Word2Vec, block: int) -> Identity:
+    return {
+        "settings": told(settings),
+        "corpus": {"words": len(tokens.ids), "fingerprint": tokens.fingerprint[:16]},
+        "blocks": {"words": block},
+    }
 
 
 # --- before -----------------------------------------------------------------------------------------------------------------
@@ -141,7 +158,7 @@ def _training(tokens: Tokens, settings: Word2Vec) -> Training:
     path_starts, points, codes = sampling.huffman(counts) if hierarchical else (*none, np.zeros(0, np.int8))
     return Training(
         inputs=_initial(rows, settings.dimension, width, settings.seed),
-        outputs=_zeros((len(counts) - 1 if hierarchical else len(counts)) + 1, width),
+        outputs=aligned(((len(counts) - 1 if hierarchical else len(counts)) + 1) * width),
         width=width,
         keep=sampling.keep_thresholds(counts, settings.subsample),
         alias=sampling.alias_table(counts),
@@ -161,19 +178,13 @@ def _training(tokens: Tokens, settings: Word2Vec) -> Training:
 
 
 def _initial(rows: int, dimension: int, width: int, seed: int) -> Floats:
-    """Even draws from -1/(2D) to 1/(2D), as in the authors' program."""
-    table, rng = _zeros(rows, width), generator(seed, _INITIAL)
+    """Even draws from -1/D to 1/D, as gensim's: half of that, as in the authors' program, leaves analogies worse after a
+    few epochs."""
+    table, rng = aligned(rows * width), generator(seed, _INITIAL)
     for begin in range(0, rows, _CHUNK):
         part = table.reshape(rows, width)[begin : begin + _CHUNK, :dimension]
-        part[:] = (rng.random(part.shape, np.float32) - np.float32(0.5)) / np.float32(dimension)
+        part[:] = (2 * rng.random(part.shape, np.float32) - 1) / np.float32(dimension)
     return table
-
-
-def _zeros(rows: int, width: int) -> Floats:
-    """A flat table that begins with a cache line, so that eight numbers are never in two."""
-    memory = np.zeros(rows * width + _ALIGNED, np.float32)
-    begin = -memory.ctypes.data // 4 % _ALIGNED
-    return memory[begin : begin + rows * width]
 
 
 def _blocks(lines: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
@@ -192,7 +203,7 @@ def _blocks(lines: NDArray[np.int64], size: int) -> list[NDArray[np.int64]]:
 
 
 # --- blocks and threads -----------------------------------------------------------------------------------------------------
-def _work(run: _Run, train_block: TrainBlock, threads: int, pause: _Pause, progress: Progress) -> None:
+def _work(run: _Run, train_block: TrainBlock, threads: int, pause: Callable[[], bool], progress: Progress) -> None:
     """Trains up to the end of the epoch, or until it is time to pause; every block that begins is ended."""
     epoch = run.next // len(run.blocks)
     end = (epoch + 1) * len(run.blocks)
@@ -205,7 +216,7 @@ def _work(run: _Run, train_block: TrainBlock, threads: int, pause: _Pause, progr
             while len(working) < threads and run.next < end and not is_paused:
                 working.add(pool.submit(_one, run, train_block, run.next))
                 run.next += 1
-                is_paused = pause.is_due()
+                is_paused = pause()
             ended, working = wait(working, return_when=FIRST_COMPLETED)
             for future in ended:
                 words, done = future.result()
@@ -238,10 +249,7 @@ def _train_block(plainly: bool) -> TrainBlock:
 
 # --- after ------------------------------------------------------------------------------------------------------------------
 def _trained(run: _Run) -> Trained:
-    inputs, outputs = (
-        table.reshape(-1, run.training.width)[:, : run.settings.dimension]
-        for table in (run.training.inputs, run.training.outputs)
-    )
+    inputs, outputs = (table[:, : run.settings.dimension] for table in run.tables().values())
     words = len(run.tokens.words)
     return Trained(
         inputs=inputs[:words],

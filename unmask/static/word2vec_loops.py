@@ -21,12 +21,10 @@ from unmask.static.word2vec_plain import GROUP, MEASURED, Block, Floats, Ints, T
 from unmask.static.word2vec_steps import (
     Int,
     average_rows,
-    copy,
-    find_changes,
     measure,
-    move_inputs,
-    move_parts,
-    move_targets,
+    move,
+    move_rows,
+    move_with_one,
     score,
     score_to_g,
 )
@@ -53,10 +51,7 @@ class _Room(NamedTuple):
     rows: Ints  # of the context
     starts: Ints  # [n+1] which of them belong to each input of a step
     mean_rows: Ints  # [n] where the means begin
-    means: Floats  # [n * W]
-    changes: Floats  # [n * W]
-    y: Floats  # [6 * W] the targets from before a step
-    y_rows: Ints  # [6]
+    means: Floats  # [n * W], then what their rows move by
     g: Floats  # [n * 8], scores before
     health: Floats  # [8] sums of all scores
     lanes: Floats  # [8]
@@ -97,9 +92,6 @@ def _room(t: Training, block: Block) -> _Room:
         np.zeros(num_inputs + 1, np.int64),
         np.arange(num_inputs) * t.width,
         np.zeros(num_inputs * t.width, np.float32),
-        np.zeros(num_inputs * t.width, np.float32),
-        np.zeros(GROUP * t.width, np.float32),
-        np.arange(GROUP) * t.width,
         np.zeros(num_inputs * LANES, np.float32),
         np.zeros(LANES, np.float32),
         np.zeros(LANES, np.float32),
@@ -137,7 +129,7 @@ def _keep(
 
 
 @compiled_fast
-def _train_line(
+def _train_line(  # noqa: C901 parted into functions it is an eighth slower
     t: Training, room: _Room, kept: Int, key: np.uint64, windows: np.uint64, first: Int
 ) -> tuple[Int, Int, float]:
     """The line's pairs, how many of these were measured, and their loss. `windows` is the number of its first window."""
@@ -147,13 +139,13 @@ def _train_line(
     inputs, outputs, width, health = t.inputs, t.outputs, t.width, room.health
     alias, path_starts, points, codes = t.alias, t.path_starts, t.points, t.codes
     direct, average = not t.cbow and len(t.part_starts) == 1, t.cbow and t.average
-    means, mean_rows, changes, y, y_rows, g = room.means, room.mean_rows, room.changes, room.y, room.y_rows, room.g
+    means, mean_rows, g = room.means, room.mean_rows, room.g
     negatives, half = windows + np.uint64(kept), len(targets) // 2
     slope = (t.final_rate - t.first_rate) / t.total
     pairs, measured, loss, groups, groups_next = 0, 0, 0.0, 0, 0
     for i in range(-1, kept):
         groups = groups_next
-        if i + 1 < kept:
+        if i < 0 and kept:
             at = (i + 1 & 1) * half
             if t.negatives:
                 number = negatives + np.uint64((i + 1) * t.negatives)
@@ -169,6 +161,7 @@ def _train_line(
         low, high = max(0, i - reach), min(kept, i + reach + 1)
         if high - low == 1:
             continue
+        _ask(inputs, words[min(kept - 1, i + t.window + 2)] * width, width)  # soon in a window
         is_measured = (draw & _LOW) % _MEASURED == 0
         rate = np.float32(t.first_rate + slope * (first + room.places[i]))
         if direct:
@@ -177,21 +170,33 @@ def _train_line(
             count = _context_parts(words, low, i, high, rows, starts, width, t.part_starts, t.parts, t.cbow)
         for at in range((i & 1) * half, (i & 1) * half + groups * LANES, LANES):
             if direct:
-                copy(outputs, targets, at, width, y)
-                score(inputs, rows, count, y, y_rows, 0, width, g)
+                score(inputs, rows, count, outputs, targets, at, width, g)
             else:
                 average_rows(inputs, rows, starts, count, width, means)
                 score(means, mean_rows, count, outputs, targets, at, width, g)
             if is_measured:
                 loss += measure(g, count, marks, 2 * at, lanes)
             score_to_g(g, count, marks, 2 * at, rate, health)
+            if at == (i & 1) * half and i + 1 < kept:  # the next centre's targets: work that needn't wait for g
+                to = (i + 1 & 1) * half
+                if t.negatives:
+                    number = negatives + np.uint64((i + 1) * t.negatives)
+                    groups_next = _aim_at_words(
+                        words[i + 1], key, number, t.negatives, alias, outputs, width, to, targets, marks
+                    )
+                else:
+                    groups_next = _aim_at_path(
+                        words[i + 1], path_starts, points, codes, outputs, width, to, targets, marks
+                    )
             if direct:
-                move_targets(inputs, rows, count, g, outputs, targets, at, width)
-                move_inputs(inputs, rows, count, g, y, y_rows, width)
+                move(inputs, rows, count, g, outputs, targets, at, width, False)
             else:
-                find_changes(starts, count, g, outputs, targets, at, width, average, changes)
-                move_targets(means, mean_rows, count, g, outputs, targets, at, width)
-                move_parts(inputs, rows, starts, count, width, changes)
+                if t.cbow:
+                    share = np.float32(1) / np.float32(starts[1]) if average else np.float32(1)
+                    move_with_one(means, share, g, outputs, targets, at, width)
+                else:
+                    move(means, mean_rows, count, g, outputs, targets, at, width, True)
+                move_rows(inputs, rows, starts, count, width, means)
         pairs += count
         measured += count if is_measured else 0
     return pairs, measured, loss

@@ -28,32 +28,30 @@ from unmask.static.vector_code import (
 from unmask.static.word2vec_plain import GROUP, Floats, Ints
 
 Int = Any  # int64, in compiled code
+_WIDE = 4 * LANES  # numbers of a row that are summed up in registers
 
 assert GROUP == 6 and LANES == 8, "the loops below are written for these"
 
 
 @compiled_fast
-def copy(outputs: Floats, targets: Ints, at: Int, width: Int, y: Floats) -> None:
-    """[6 * W] The targets' vectors, one behind the other."""
-    for k in range(GROUP):
-        row, to = targets[at + k], k * width
-        for j in range(0, width, LANES):
-            store(y, to + j, load(outputs, row + j))
-
-
-@compiled_fast
 def average_rows(inputs: Floats, rows: Ints, starts: Ints, count: Int, width: Int, means: Floats) -> None:
     """[n * W] The mean of each input's rows."""
+    wide = width // _WIDE * _WIDE
     for n in range(count):
         begin, end, to = starts[n], starts[n + 1], n * width
         share = same(np.float32(1) / np.float32(end - begin))
-        first = rows[begin]
-        for j in range(0, width, LANES):
-            store(means, to + j, multiply(load(inputs, first + j), share))
-        for at in range(begin + 1, end):
-            row = rows[at]
-            for j in range(0, width, LANES):
-                store(means, to + j, multiply_add(load(inputs, row + j), share, load(means, to + j)))
+        for j in range(0, wide, _WIDE):
+            a = b = c = d = same(np.float32(0))
+            for at in range(begin, end):
+                row = rows[at] + j
+                a, b = add(a, load(inputs, row)), add(b, load(inputs, row + LANES))
+                c, d = add(c, load(inputs, row + 2 * LANES)), add(d, load(inputs, row + 3 * LANES))
+            _store_four(means, to + j, multiply(a, share), multiply(b, share), multiply(c, share), multiply(d, share))
+        for j in range(wide, width, LANES):
+            a = same(np.float32(0))
+            for at in range(begin, end):
+                a = add(a, load(inputs, rows[at] + j))
+            store(means, to + j, multiply(a, share))
 
 
 @compiled_fast
@@ -139,21 +137,23 @@ def _products_of_one(
 
 
 @compiled_fast
-def move_targets(
-    x: Floats, rows: Ints, count: Int, g: Floats, outputs: Floats, targets: Ints, at: Int, width: Int
+def move(
+    x: Floats, rows: Ints, count: Int, g: Floats, outputs: Floats, targets: Ints, at: Int, width: Int, are_means: bool
 ) -> None:
-    """y_k += sum_n g_nk x_n, one target after the other, since one may be there twice."""
+    """y_k += sum_n g_nk x_n and x_n += sum_k g_nk y_k; an x that is a mean becomes what its rows have to move by."""
     pairs = width // (2 * LANES) * 2 * LANES
     for j in range(0, pairs, 2 * LANES):
-        _move_sixteen(x, rows, count, g, outputs, targets, at, j)
+        _move_sixteen(x, rows, count, g, outputs, targets, at, j, are_means)
     if pairs < width:
-        _move_eight(x, rows, count, g, outputs, targets, at, pairs)
+        _move_eight(x, rows, count, g, outputs, targets, at, pairs, are_means)
 
 
 @compiled_fast
 def _move_sixteen(
-    x: Floats, rows: Ints, count: Int, g: Floats, outputs: Floats, targets: Ints, at: Int, j: Int
+    x: Floats, rows: Ints, count: Int, g: Floats, outputs: Floats, targets: Ints, at: Int, j: Int, are_means: bool
 ) -> None:
+    t0, t1, t2 = targets[at] + j, targets[at + 1] + j, targets[at + 2] + j
+    t3, t4, t5 = targets[at + 3] + j, targets[at + 4] + j, targets[at + 5] + j
     none = same(np.float32(0))
     a0 = a1 = a2 = a3 = a4 = a5 = none
     b0 = b1 = b2 = b3 = b4 = b5 = none
@@ -172,24 +172,54 @@ def _move_sixteen(
         a4, b4 = multiply_add(a, e, a4), multiply_add(b, e, b4)
         e = spread(g, first + 5)
         a5, b5 = multiply_add(a, e, a5), multiply_add(b, e, b5)
-    _add_to(outputs, targets[at] + j, a0)
-    _add_to(outputs, targets[at] + j + LANES, b0)
-    _add_to(outputs, targets[at + 1] + j, a1)
-    _add_to(outputs, targets[at + 1] + j + LANES, b1)
-    _add_to(outputs, targets[at + 2] + j, a2)
-    _add_to(outputs, targets[at + 2] + j + LANES, b2)
-    _add_to(outputs, targets[at + 3] + j, a3)
-    _add_to(outputs, targets[at + 3] + j + LANES, b3)
-    _add_to(outputs, targets[at + 4] + j, a4)
-    _add_to(outputs, targets[at + 4] + j + LANES, b4)
-    _add_to(outputs, targets[at + 5] + j, a5)
-    _add_to(outputs, targets[at + 5] + j + LANES, b5)
+    y0, z0 = load(outputs, t0), load(outputs, t0 + LANES)
+    y1, z1 = load(outputs, t1), load(outputs, t1 + LANES)
+    y2, z2 = load(outputs, t2), load(outputs, t2 + LANES)
+    y3, z3 = load(outputs, t3), load(outputs, t3 + LANES)
+    y4, z4 = load(outputs, t4), load(outputs, t4 + LANES)
+    y5, z5 = load(outputs, t5), load(outputs, t5 + LANES)
+    for n in range(count):
+        place, first = rows[n] + j, n * LANES
+        a, b = none, none
+        if not are_means:
+            a, b = load(x, place), load(x, place + LANES)
+        e = spread(g, first)
+        a, b = multiply_add(e, y0, a), multiply_add(e, z0, b)
+        e = spread(g, first + 1)
+        a, b = multiply_add(e, y1, a), multiply_add(e, z1, b)
+        e = spread(g, first + 2)
+        a, b = multiply_add(e, y2, a), multiply_add(e, z2, b)
+        e = spread(g, first + 3)
+        a, b = multiply_add(e, y3, a), multiply_add(e, z3, b)
+        e = spread(g, first + 4)
+        a, b = multiply_add(e, y4, a), multiply_add(e, z4, b)
+        e = spread(g, first + 5)
+        a, b = multiply_add(e, y5, a), multiply_add(e, z5, b)
+        store(x, place, a)
+        store(x, place + LANES, b)
+    _add_to(outputs, t0, a0)
+    _add_to(outputs, t0 + LANES, b0)
+    _add_to(outputs, t1, a1)
+    _add_to(outputs, t1 + LANES, b1)
+    _add_to(outputs, t2, a2)
+    _add_to(outputs, t2 + LANES, b2)
+    _add_to(outputs, t3, a3)
+    _add_to(outputs, t3 + LANES, b3)
+    _add_to(outputs, t4, a4)
+    _add_to(outputs, t4 + LANES, b4)
+    _add_to(outputs, t5, a5)
+    _add_to(outputs, t5 + LANES, b5)
 
 
 @compiled_fast
-def _move_eight(x: Floats, rows: Ints, count: Int, g: Floats, outputs: Floats, targets: Ints, at: Int, j: Int) -> None:
-    none = same(np.float32(0))
-    a0 = a1 = a2 = a3 = a4 = a5 = none
+def _move_eight(
+    x: Floats, rows: Ints, count: Int, g: Floats, outputs: Floats, targets: Ints, at: Int, j: Int, are_means: bool
+) -> None:
+    t0, t1, t2 = targets[at] + j, targets[at + 1] + j, targets[at + 2] + j
+    t3, t4, t5 = targets[at + 3] + j, targets[at + 4] + j, targets[at + 5] + j
+    y0, y1, y2 = load(outputs, t0), load(outputs, t1), load(outputs, t2)
+    y3, y4, y5 = load(outputs, t3), load(outputs, t4), load(outputs, t5)
+    a0 = a1 = a2 = a3 = a4 = a5 = none = same(np.float32(0))
     for n in range(count):
         a, first = load(x, rows[n] + j), n * LANES
         a0 = multiply_add(a, spread(g, first), a0)
@@ -198,65 +228,83 @@ def _move_eight(x: Floats, rows: Ints, count: Int, g: Floats, outputs: Floats, t
         a3 = multiply_add(a, spread(g, first + 3), a3)
         a4 = multiply_add(a, spread(g, first + 4), a4)
         a5 = multiply_add(a, spread(g, first + 5), a5)
-    _add_to(outputs, targets[at] + j, a0)
-    _add_to(outputs, targets[at + 1] + j, a1)
-    _add_to(outputs, targets[at + 2] + j, a2)
-    _add_to(outputs, targets[at + 3] + j, a3)
-    _add_to(outputs, targets[at + 4] + j, a4)
-    _add_to(outputs, targets[at + 5] + j, a5)
-
-
-@compiled_fast
-def move_inputs(inputs: Floats, rows: Ints, count: Int, g: Floats, y: Floats, y_rows: Ints, width: Int) -> None:
-    """x_n += sum_k g_nk y_k, one input after the other, since one may be there twice."""
     for n in range(count):
-        row, at = rows[n], n * LANES
-        g0, g1, g2 = spread(g, at), spread(g, at + 1), spread(g, at + 2)
-        g3, g4, g5 = spread(g, at + 3), spread(g, at + 4), spread(g, at + 5)
-        t0, t1, t2, t3, t4, t5 = y_rows[0], y_rows[1], y_rows[2], y_rows[3], y_rows[4], y_rows[5]
-        for j in range(0, width, LANES):
-            x = multiply_add(g0, load(y, t0 + j), load(inputs, row + j))
-            x = multiply_add(g1, load(y, t1 + j), x)
-            x = multiply_add(g2, load(y, t2 + j), x)
-            x = multiply_add(g3, load(y, t3 + j), x)
-            x = multiply_add(g4, load(y, t4 + j), x)
-            store(inputs, row + j, multiply_add(g5, load(y, t5 + j), x))
+        place, first = rows[n] + j, n * LANES
+        a = none
+        if not are_means:
+            a = load(x, place)
+        a = multiply_add(spread(g, first), y0, a)
+        a = multiply_add(spread(g, first + 1), y1, a)
+        a = multiply_add(spread(g, first + 2), y2, a)
+        a = multiply_add(spread(g, first + 3), y3, a)
+        a = multiply_add(spread(g, first + 4), y4, a)
+        a = multiply_add(spread(g, first + 5), y5, a)
+        store(x, place, a)
+    _add_to(outputs, t0, a0)
+    _add_to(outputs, t1, a1)
+    _add_to(outputs, t2, a2)
+    _add_to(outputs, t3, a3)
+    _add_to(outputs, t4, a4)
+    _add_to(outputs, t5, a5)
 
 
 @compiled_fast
-def find_changes(
-    starts: Ints, count: Int, g: Floats, y: Floats, y_rows: Ints, first: Int, width: Int, average: bool, changes: Floats
+def move_with_one(
+    mean: Floats, share: np.float32, g: Floats, outputs: Floats, targets: Ints, at: Int, width: Int
 ) -> None:
-    """[n * W] What inputs that are means move their rows by."""
-    t0, t1, t2 = y_rows[first], y_rows[first + 1], y_rows[first + 2]
-    t3, t4, t5 = y_rows[first + 3], y_rows[first + 4], y_rows[first + 5]
-    for n in range(count):
-        at, to = n * LANES, n * width
-        share = same(np.float32(1) / np.float32(starts[n + 1] - starts[n]) if average else np.float32(1))
-        g0 = multiply(share, spread(g, at))
-        g1 = multiply(share, spread(g, at + 1))
-        g2 = multiply(share, spread(g, at + 2))
-        g3 = multiply(share, spread(g, at + 3))
-        g4 = multiply(share, spread(g, at + 4))
-        g5 = multiply(share, spread(g, at + 5))
-        for j in range(0, width, LANES):
-            change = multiply(g0, load(y, t0 + j))
-            change = multiply_add(g1, load(y, t1 + j), change)
-            change = multiply_add(g2, load(y, t2 + j), change)
-            change = multiply_add(g3, load(y, t3 + j), change)
-            change = multiply_add(g4, load(y, t4 + j), change)
-            store(changes, to + j, multiply_add(g5, load(y, t5 + j), change))
+    """The same with a single mean; what its rows have to move by is multiplied by `share`."""
+    t0, t1, t2 = targets[at], targets[at + 1], targets[at + 2]
+    t3, t4, t5 = targets[at + 3], targets[at + 4], targets[at + 5]
+    g0, g1, g2, g3, g4, g5 = spread(g, 0), spread(g, 1), spread(g, 2), spread(g, 3), spread(g, 4), spread(g, 5)
+    part = same(share)
+    for j in range(0, width, LANES):
+        x = load(mean, j)
+        change = multiply(g0, load(outputs, t0 + j))
+        change = multiply_add(g1, load(outputs, t1 + j), change)
+        change = multiply_add(g2, load(outputs, t2 + j), change)
+        change = multiply_add(g3, load(outputs, t3 + j), change)
+        change = multiply_add(g4, load(outputs, t4 + j), change)
+        change = multiply_add(g5, load(outputs, t5 + j), change)
+        store(mean, j, multiply(part, change))
+        _add_to(outputs, t0 + j, multiply(g0, x))
+        _add_to(outputs, t1 + j, multiply(g1, x))
+        _add_to(outputs, t2 + j, multiply(g2, x))
+        _add_to(outputs, t3 + j, multiply(g3, x))
+        _add_to(outputs, t4 + j, multiply(g4, x))
+        _add_to(outputs, t5 + j, multiply(g5, x))
 
 
 @compiled_fast
-def move_parts(inputs: Floats, rows: Ints, starts: Ints, count: Int, width: Int, changes: Floats) -> None:
+def move_rows(inputs: Floats, rows: Ints, starts: Ints, count: Int, width: Int, changes: Floats) -> None:
     """Adds the change of each input to each row that it is the mean of."""
+    wide = width // _WIDE * _WIDE
     for n in range(count):
-        to = n * width
-        for place in range(starts[n], starts[n + 1]):
-            row = rows[place]
-            for j in range(0, width, LANES):
-                _add_to(inputs, row + j, load(changes, to + j))
+        begin, end, to = starts[n], starts[n + 1], n * width
+        for j in range(0, wide, _WIDE):
+            a, b = load(changes, to + j), load(changes, to + j + LANES)
+            c, d = load(changes, to + j + 2 * LANES), load(changes, to + j + 3 * LANES)
+            for at in range(begin, end):
+                row = rows[at] + j
+                _store_four(
+                    inputs,
+                    row,
+                    add(load(inputs, row), a),
+                    add(load(inputs, row + LANES), b),
+                    add(load(inputs, row + 2 * LANES), c),
+                    add(load(inputs, row + 3 * LANES), d),
+                )
+        for j in range(wide, width, LANES):
+            a = load(changes, to + j)
+            for at in range(begin, end):
+                _add_to(inputs, rows[at] + j, a)
+
+
+@compiled_fast
+def _store_four(array: Floats, at: Int, a: Any, b: Any, c: Any, d: Any) -> None:
+    store(array, at, a)
+    store(array, at + LANES, b)
+    store(array, at + 2 * LANES, c)
+    store(array, at + 3 * LANES, d)
 
 
 @compiled_fast

@@ -5,15 +5,13 @@ Legend: V words.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
-
-from unmask.config.static import Words
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,13 +44,3 @@ class WordCounts:
     def first(self, number: int) -> WordCounts:
         """The `number` most frequent words."""
         return WordCounts(list(islice(self.words, number)), self.counts[:number])
-
-
-def most_frequent(counts: Mapping[str, int], settings: Words) -> WordCounts:
-    """The words of a count that `settings` keep; of equally frequent ones, those that came into the mapping first."""
-    words = list(counts)
-    counts_V = np.fromiter(counts.values(), np.int64, len(words))
-    order = np.argsort(-counts_V, kind="stable")
-    order = order[: np.count_nonzero(counts_V >= settings.min_count)]
-    order = order[: settings.max_words] if settings.max_words else order
-    return WordCounts([words[place] for place in order.tolist()], counts_V[order])

@@ -142,8 +142,10 @@ def _gold_places(examples: Sequence[QuestionExample], windows: Windows) -> tuple
     shown_N2 = _shown(windows)
     first_N, last_N = first_E[windows.example_N], last_E[windows.example_N]
     whole_N = (shown_N2[:, 0] <= first_N) & (first_N <= last_N) & (last_N <= shown_N2[:, 1])
-    shift_N = np.r_[windows.place_M, 0][windows.token_starts[:-1]] - shown_N2[:, 0]
-    return np.where(whole_N, first_N + shift_N, 0), np.where(whole_N, last_N + shift_N, 0)
+    shift_N, place_M = windows.token_starts[:-1] - shown_N2[:, 0], np.r_[windows.place_M, 0]
+    places = (place_M[np.where(whole_N, edge_N + shift_N, 0)] for edge_N in (first_N, last_N))
+    first_N, last_N = (np.where(whole_N, place_N, 0) for place_N in places)
+    return first_N, last_N
 
 
 def _gold(example: QuestionExample) -> tuple[int, int]:

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from unmask.batch import PackedBatch
-from unmask.config import Contrast, EncoderConfig, FineTuning, Task
+from unmask.config import Contrast, EncoderConfig, FineTuning, Recurrent, Task
 from unmask.errors import UnmaskError
 from unmask.hub.files import LoadedModel, load_model
 from unmask.hub.restore import restore_head
@@ -96,7 +96,8 @@ def aligned(run: FineTuning, config: EncoderConfig) -> AlignedEncoder:
     """How the run reads texts: with the model's tokenizer, to the model's length at most."""
     layout = read_sentence_layout(Path(run.model))
     limit = min(run.max_length, layout.max_length or run.max_length, config.max_position_embeddings)
-    return AlignedEncoder(fitting_tokenizer(layout.model_folder, config), limit, lowercase=layout.lowercase)
+    tokenizer, whole_words = fitting_tokenizer(layout.model_folder, config), isinstance(config.layer, Recurrent)
+    return AlignedEncoder(tokenizer, limit, lowercase=layout.lowercase, whole_words=whole_words)
 
 
 def _require_learning(*parts: nn.Module) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from unmask import settings
-from unmask.config import Answering, Classification, Regression, Tagging, Task
+from unmask.config import Answering, Classification, Recurrent, Regression, Tagging, Task
 from unmask.config.tasks import Repair
 from unmask.errors import UnmaskError
 from unmask.hub.files import ORIGIN, LoadedModel, load_model
@@ -149,4 +149,5 @@ def _texts(loaded: LoadedModel, max_length: int) -> AlignedEncoder:
     asked = max_length or kept.max_length or layout.max_length or limit
     lowercase = kept.lowercase if "texts" in loaded.about else layout.lowercase
     tokenizer = fitting_tokenizer(loaded.folder, loaded.config)
-    return AlignedEncoder(tokenizer, min(asked, limit), lowercase=lowercase)
+    whole_words = isinstance(loaded.config.layer, Recurrent)
+    return AlignedEncoder(tokenizer, min(asked, limit), lowercase=lowercase, whole_words=whole_words)

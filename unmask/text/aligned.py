@@ -9,7 +9,7 @@ Legend: T tokens end to end, N sequences, M words or context tokens, window by w
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,7 +86,7 @@ class Windows:
     token_type_ids_T: NDArray[np.int8] | None  # None where the frame gives every token type 0
     example_N: Ints  # whose context this is
     token_starts: Ints  # [N+1] which of the M context tokens belong to each window
-    place_M: Ints  # the token, counted inside the window; ascending without gaps
+    place_M: Ints  # the token, counted inside the window; ascending, without gaps unless they are `by_words`
     token_M: Ints  # number of the token in its whole context
     offsets_M2: Ints
     best_M: NDArray[np.bool_]  # the one window that shows most of what is around the token (BERT, its code for SQuAD)
@@ -97,19 +97,49 @@ class Windows:
         """With what is to be learned; the windows of a question are one unit."""
         return Sequences(self.ids_T, self.starts, self.example_N, self.example_N, self.token_type_ids_T, labels or {})
 
+    def by_words(self, inner_V: NDArray[np.bool_]) -> Windows:
+        """With words in place of context tokens: a word stands at its first token in the window, and its offsets are those of
+        all of its tokens there. `inner_V` are the tokens that go on with a word.
+
+        For a network with one vector for all tokens of a word: which of them an answer ends at, it can't tell.
+        """
+        size_N = np.diff(self.token_starts)
+        ids_M = self.ids_T[self.place_M + np.repeat(self.starts[:-1], size_N)]
+        key_M = np.repeat(self.example_N, size_N) * (int(self.token_M.max(initial=0)) + 1) + self.token_M
+        _, first, same_M = np.unique(key_M, return_index=True, return_inverse=True)  # each token of each context once
+        example_C = np.repeat(self.example_N, size_N)[first]
+        begins_C = ~inner_V[ids_M[first]] | (np.diff(example_C, prepend=-1) > 0)
+        word_C = begins_C.cumsum()
+        word_M = (word_C - word_C[np.searchsorted(example_C, example_C)])[same_M]
+        chosen_M = begins_C[same_M]
+        chosen_M[self.token_starts[:-1][size_N > 0]] = True
+        chosen = np.flatnonzero(chosen_M)
+        last = np.r_[chosen[1:], len(chosen_M)][: len(chosen)] - 1
+        return replace(
+            self,
+            token_starts=np.r_[0, chosen_M.cumsum()][self.token_starts],
+            place_M=self.place_M[chosen],
+            token_M=word_M[chosen],
+            offsets_M2=np.stack([self.offsets_M2[chosen, 0], self.offsets_M2[last, 1]], 1),
+            best_M=self.best_M[chosen],
+        )
+
 
 class AlignedEncoder:
     """A tokenizer with its own frames for a text and a pair, cut to `max_length` tokens; threads may share it.
 
-    The spelling of a special token inside a text is ordinary text. With `lowercase` texts are made lower-case first.
+    The spelling of a special token inside a text is ordinary text. With `lowercase` texts are made lower-case first. With
+    `whole_words`, for a network that reads words from their characters, windows have words in place of context tokens.
     """
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, *, lowercase: bool = False):
+    def __init__(self, tokenizer: Tokenizer, max_length: int, *, lowercase: bool = False, whole_words: bool = False):
         """UnmaskError where `max_length` leaves no room beside the special tokens."""
         self.max_length = max_length
         self._pieces = PieceEncoder(tokenizer, lowercase=lowercase)
         self._pieces.alone.room(max_length)
         self._spaced = tokenizer.kind == "bpe"
+        pieces = tokenizer.pieces() if whole_words else []
+        self._inner_V = np.array([piece.startswith("##") for piece in pieces], np.bool_)
         unknown = tokenizer.unk_token_id
         nothing = tokenizer.encode([" "])[0].ids[:1] if unknown is None else [unknown]
         self._nothing = np.array(nothing, np.int32)  # stands for a word without any piece
@@ -174,7 +204,7 @@ class AlignedEncoder:
         question = Slices(asked.ids_T, asked.begins()[example_N], kept_N)
         token_M, inside_M = spread(first_N, size_N), spread(np.zeros_like(first_N), size_N)
         key_M = token_M + np.repeat((told_E.cumsum() - told_E)[example_N], size_N)
-        return Windows(
+        windows = Windows(
             *frame.put(question, Slices(told.ids_T, begin_N, size_N)),
             example_N,
             token_starts=np.r_[0, size_N.cumsum()],
@@ -185,6 +215,7 @@ class AlignedEncoder:
             questions_cut=int((kept_E < asked_E).sum()),
             strides_shortened=int(((stride_E < stride) & (told_E > room_E)).sum()),
         )
+        return windows.by_words(self._inner_V) if len(self._inner_V) else windows
 
     def _pair(self) -> Frame:
         if self._pieces.pair is None:

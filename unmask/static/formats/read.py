@@ -19,6 +19,8 @@ def read_file(path: Path, *, limit: int = 0, progress: Progress = quiet) -> tupl
     The format is found by the content. Memory is that of the vectors and their words. UnmaskError names the line (text)
     or the record and byte (binary) of what is no row, and refuses pickles.
     """
+    if limit < 0:
+        raise UnmaskError(f"the limit is {limit}", where=str(path), do="give a number of words; 0 takes all")
     report = VectorReport()
     with opened(path, progress) as source:
         start = look(source)

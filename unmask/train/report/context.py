@@ -55,6 +55,7 @@ def render(found: Mapping[str, Any]) -> str:
     made = environment.from_string(page._asset("context.html")).render(
         found=found,
         chart=_chart(found),
+        mixed=any(layer["name"] == "mix" for model in found["models"] for layer in model["layers"]),
         models=[(model, list(_layers(found, model))) for model in found["models"]],
         sentences=[_sentence(found, at) for at in range(min(MOST_SENTENCES, len(found["uses"])))],
         reading=[model for model in found["models"] if not model["static"]],
@@ -191,10 +192,11 @@ def _png(strength: Any) -> str:
 
 
 def _chart(found: Mapping[str, Any]) -> Markup:
-    """The silhouette of each layer, a line for each model; a static model is a dashed level."""
+    """The silhouette of each layer, a line for each model; a static model is a dashed level. A mix of layers is none."""
     models = found["models"]
-    last = max(len(model["layers"]) for model in models) - 1
-    values = [layer["silhouette"] or 0.0 for model in models for layer in model["layers"]]
+    values_of = [[x["silhouette"] or 0.0 for x in model["layers"] if x["name"] != "mix"] for model in models]
+    last = max(map(len, values_of)) - 1
+    values = [value for own in values_of for value in own]
     low, high = min(0.0, *values), max(0.1, *values)
     high += 0.06 * (high - low)
     x = lambda at: _LEFT + at / max(last, 1) * (_WIDE - _LEFT - _RIGHT)  # noqa: E731
@@ -206,8 +208,8 @@ def _chart(found: Mapping[str, Any]) -> Markup:
         parts.append(f'<text class="tick" {place}>{tick:.2f}</text>')
     for tick in range(0, last + 1, max(1, -(-last // 14))):
         parts.append(f'<text class="tick" x="{x(tick):.1f}" y="{_TALL - 10}" text-anchor="middle">{tick}</text>')
-    for number, model in enumerate(models):
-        heights = [y(layer["silhouette"] or 0.0) for layer in model["layers"]]
+    for number, (model, own) in enumerate(zip(models, values_of, strict=True)):
+        heights = [y(value) for value in own]
         if model["static"]:
             parts.append(
                 f'<path class="line still tone{number % TONES}" d="M{_LEFT} {heights[0]:.1f}H{_WIDE - _RIGHT}"/>'
