@@ -217,7 +217,9 @@ def test_what_was_not_taken_as_text_is_told(tmp_path: Path):
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_bytes(b"\xef\xbb\xbf" + b"one two\0 three\0\n\n" * 20)
     (tmp_path / "texts" / "picture.png").write_bytes(b"x")
-    answer = unmask("vectors", "train", "cbow", tmp_path / "texts", "-o", tmp_path / "out", *FAST)
+    answer = unmask(
+        "vectors", "train", "cbow", tmp_path / "texts", "-o", tmp_path / "out", *FAST, "--set", "subsample=0"
+    )
     assert answer.code == 0, answer.err
     rows = dict(re.findall(r"\| +(.*?) +\| +(.*?) +\|", answer.out))
     assert rows["NUL characters removed"] == "40" and rows["byte order marks removed"] == "1"
