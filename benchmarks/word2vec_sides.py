@@ -12,7 +12,7 @@ import resource
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +34,14 @@ class Row:
     dimension: int
     bar: float = 0.0
     ngrams: bool = False
+    whole: bool = False
+    """From a file of text to a file of vectors, not training alone."""
+    epochs: int = 0  # 0: as asked
 
 
 def _train(job: Result) -> Result:
     row = Row(**job["row"])
+    job["epochs"] = row.epochs or job["epochs"]
     seconds, words, names, matrix = (_ours if job["side"] == "ours" else _gensim)(row, job)
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"words": words, **seconds, "memory": memory, "quality": _quality(names, matrix)}
@@ -45,6 +49,9 @@ def _train(job: Result) -> Result:
 
 def _ours(row: Row, job: Result) -> tuple[Result, int, list[str], Any]:
     from unmask.config.static import CharacterNgrams, Word2Vec, Words
+    from unmask.static.learn import learn
+    from unmask.static.load import load_vectors
+    from unmask.static.split import Splitting
     from unmask.static.tokens import tokens_of_lines
     from unmask.static.word2vec import train
 
@@ -58,7 +65,14 @@ def _ours(row: Row, job: Result) -> tuple[Result, int, list[str], Any]:
         (Path(folder) / "few").mkdir()
         (Path(folder) / "all").mkdir()
         few = tokens_of_lines([["a", "b", "a"]], Path(folder) / "few", Words(min_count=1))
-        train(few, settings)  # compiles, or reads what is compiled
+        train(few, replace(settings, subsample=0.0))  # compiles, or reads what is compiled
+        if row.whole:
+            out, timer = Path(folder) / "vectors", Timer()
+            learned = learn([job["text"]], out, settings, Splitting(rule="spaces"), threads=job["threads"])
+            seconds = timer.seconds()
+            assert learned is not None
+            vectors, _ = load_vectors(out)
+            return seconds, learned.tokens * job["epochs"], list(vectors.words.words), vectors.matrix
         tokens = tokens_of_lines((line.split() for line in file), Path(folder) / "all", keep)
         timer = Timer()
         trained = train(tokens, settings, threads=job["threads"])
@@ -77,12 +91,16 @@ def _gensim(row: Row, job: Result) -> tuple[Result, int, list[str], Any]:
         hs=int(is_hierarchical), negative=0 if is_hierarchical else NEGATIVES, epochs=job["epochs"],
         alpha=0.025 if is_skipgram else 0.05, workers=job["threads"], seed=job["seed"] + 1, **more,
     )  # fmt: skip
+    whole = Timer()
     model.build_vocab(corpus_file=job["text"])
-    timer = Timer()
+    timer = whole if row.whole else Timer()
     model.train(
         corpus_file=job["text"], total_words=model.corpus_total_words, total_examples=model.corpus_count,
         epochs=job["epochs"],
     )  # fmt: skip
+    if row.whole:
+        with tempfile.TemporaryDirectory() as folder:
+            model.wv.save_word2vec_format(str(Path(folder) / "vectors.bin"), binary=True)
     return timer.seconds(), model.corpus_total_words * job["epochs"], model.wv.index_to_key, model.wv.vectors
 
 
