@@ -118,3 +118,20 @@ def test_training_that_ends_in_nan_says_what_to_do_and_leaves_no_vectors(model: 
     require_refused(unmask(*command, "--set", "learning_rate=1e30"), "learning")
     assert not (tmp_path / "out").exists()
     assert unmask(*command).code == 0 and [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("name", ["out.txt.gz", "out.vec.zst", "out.kv"])
+def test_a_name_that_does_not_say_what_to_write_is_refused_and_nothing_written(tmp_path: Path, name: str) -> None:
+    (tmp_path / "v.txt").write_text("2 2\na 1 2\nb 3 4\n")
+    answer = unmask("vectors", "convert", tmp_path / "v.txt", tmp_path / name)
+    assert answer.code == 2 and "the name does not say what to write" in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["v.txt"]
+
+
+def test_words_of_another_language_and_too_little_text_are_told(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("one two three four\n" * 20)
+    trained = unmask("vectors", "train", "cbow", tmp_path / "text.txt", "-o", tmp_path / "out", "--set", "subsample=0")
+    assert trained.code == 0 and "400 words were seen in all epochs together" in trained.err
+    (tmp_path / "pairs.tsv").write_text("word1\tword2\tscore\n" + "猫\t狗\t5\n狗\t书\t1\n")
+    asked = unmask("vectors", "evaluate", tmp_path / "out", tmp_path / "pairs.tsv")
+    assert asked.code == 0 and "None of the words in pairs.tsv has a vector" in asked.err

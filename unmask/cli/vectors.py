@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True, help="Word vectors: train Word2Vec or GloVe, look up, measure, convert.")
 
 MODELS = ("skipgram", "cbow", "glove")
+FEW = 2_000_000  # words of all epochs, below which vectors are mostly chance
 At = Annotated[
     Path, typer.Argument(metavar="VECTORS", help="A folder of unmask's, or a file of word2vec, GloVe or fastText.")
 ]
@@ -122,21 +123,26 @@ def _show_learned(console: Console, out: Path, learned: Learned) -> None:
         ["words read", learned.tokens],
         ["rare ones, left out", learned.tokens - learned.kept],
         ["different words with a vector", learned.words],
-        *([f"loss of epoch {epoch}", round(loss, 4)] for epoch, loss in enumerate(learned.losses, 1)),
+        ["loss of the first epoch", round(learned.losses[0], 4)],
+        [f"loss of the last, number {len(learned.losses)}", round(learned.losses[-1], 4)],
     ]
     console.table(str(out), rows)
+    seen = learned.kept * len(learned.losses)
+    if seen < FEW:
+        console.warn(
+            f"{seen:,} words were seen in all epochs together: too few for good vectors. Give more text, or more --epochs."
+        )
     console.say(f"\nNext: {command('vectors', 'neighbors', out, 'WORD')}")
 
 
 def _read_rows(read: ReadReport) -> list[list[object]]:
-    return [
-        ["documents read", read.documents],
-        ["empty, left out", read.empty],
+    unusual: list[list[object]] = [
         ["bad records, left out", read.bad_count],
         *([f"files of kind {kind}, passed over", count] for kind, count in sorted(read.ignored.items())),
         ["byte order marks removed", read.boms],
         ["NUL characters removed", read.nuls],
     ]
+    return [["documents read", read.documents], *(row for row in unusual if row[1])]
 
 
 @app.command()
@@ -218,6 +224,8 @@ def evaluate(
         columns = ["set", "measure", "value, %", "asked", "with vectors"]
         console.table("Quality", [_row(path, result) for path, result in results.items()], columns)
         for path, result in results.items():
+            if not result["used"]:
+                console.warn(f"None of the words in {Path(path).name} has a vector: is it of another language?")
             for section in result.get("sections", ()):
                 console.note(f"{Path(path).name} {section['name']}: {section['correct']} of {section['used']} right")
 
@@ -256,7 +264,7 @@ def convert(
         typer.Option(
             "--format",
             help="word2vec (text), word2vec-binary, glove (text without a header), fasttext (.vec) or folder.",
-            show_default="by the name: .bin binary, .vec fasttext, .txt word2vec, else a folder",
+            show_default="by the name: .bin binary, .vec fasttext, .txt word2vec, none a folder",
         ),
     ] = "",
     limit: Limit = 0,
@@ -271,9 +279,15 @@ def convert(
     from unmask.static.folder import StaticFolder, write_static_folder
     from unmask.static.formats import write_file
 
-    kinds = {".bin": "word2vec-binary", ".vec": "fasttext", ".txt": "word2vec"}
-    form = form or kinds.get(out.suffix, "folder")
-    if form not in (*kinds.values(), "glove", "folder"):
+    kinds = {".bin": "word2vec-binary", ".vec": "fasttext", ".txt": "word2vec", "": "folder"}
+    if not form and out.suffix not in kinds:
+        raise UnmaskError(
+            f"the name does not say what to write: {out.suffix} is none of .txt, .vec and .bin",
+            where=str(out),
+            do="choose such a name, or say --format; a compressed file is made afterwards, by gzip or zstd",
+        )
+    form = form or kinds[out.suffix]
+    if form not in (*kinds.values(), "glove"):
         raise UnmaskError(
             f"unknown format {form!r}", where="--format", do="give word2vec, word2vec-binary, glove, fasttext or folder"
         )

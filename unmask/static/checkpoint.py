@@ -108,7 +108,7 @@ def _require_same(folder: Path, was: Identity, now: Identity) -> None:
             raise UnmaskError(
                 f"The checkpoint belongs to another training ({what}: {', '.join(differences)}).",
                 where=str(folder),
-                do="Go on with what it was begun with, or delete this folder to begin anew.",
+                do="Go on with what it was begun with, choose another output, or delete this folder to begin anew.",
             )
 
 

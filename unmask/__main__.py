@@ -1,0 +1,5 @@
+"""`python -m unmask`: the same as the command `unmask`."""
+
+from unmask.cli.main import main
+
+main()
