@@ -39,8 +39,7 @@ Every number here was measured in one run on one machine, ours and today's tool 
 so for both. Ratios are medians of the rounds' ratios. Tokens are real ones: padding never counts. A ratio means nothing
 without its peer, so each table names it. Where a bar of the project is missed, the cell says so.
 
-Beside this page: [word vectors and ELMo](benchmarks-words.md), and [what fine-tuned models reach](benchmarks-quality.md) beside
-those of today's tools.
+On a page of its own: [what fine-tuned models reach](benchmarks-quality.md), beside those of today's tools.
 """
 
 
