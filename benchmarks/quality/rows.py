@@ -125,5 +125,5 @@ ENGLISH = (
 CHINESE = (
     Row("zh_shopping_reviews", "classification", Classification(), 2000, 800, 3, 128, 5e-4),
     Row("zh_uner_gsdsimp", "tagging", Tagging(), 1500, 500, 4, 128, 6e-4),
-    Row("zh_cmrc2018", "qa", Answering(stride=64), 600, 200, 2, 256, 6e-4, select=False, tested="dev"),
+    Row("zh_cmrc2018", "qa", Answering(stride=64), 150, 80, 2, 256, 6e-4, select=False, tested="dev"),
 )
