@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from unmask.loops import compiled_fast
-from unmask.static.memory import LANES
+from unmask.static.memory import CACHE_LINE, LANES
 from unmask.static.vector_code import prefetch
 from unmask.static.word2vec_plain import GROUP, MEASURED, Block, Floats, Ints, Training
 from unmask.static.word2vec_steps import (
@@ -32,7 +32,6 @@ from unmask.static.word2vec_steps import (
 _GOLDEN, _FIRST, _SECOND = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _27, _30, _31, _32, _LOW = (np.uint64(n) for n in (27, 30, 31, 32, 2**32 - 1))
 _MEASURED = np.uint64(MEASURED)
-_LINE = 16  # float32 that come into the cache together
 
 Ids = NDArray[np.int32]
 Draws = NDArray[np.uint32]
@@ -259,7 +258,7 @@ def _aimed(outputs: Floats, width: Int, first: Int, at: Int, slot: Int, targets:
 
 @compiled_fast
 def _ask(outputs: Floats, row: Int, width: Int) -> None:
-    for j in range(0, width, _LINE):
+    for j in range(0, width, CACHE_LINE):
         prefetch(outputs, row + j)
 
 
